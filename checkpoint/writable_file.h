@@ -1,0 +1,32 @@
+// File: writable_file.h
+//
+// WritableFile: what a payload writes into. It never learns what file that is, nor when it becomes visible.
+
+#ifndef COHORT_CHECKPOINT_WRITABLE_FILE_H_
+#define COHORT_CHECKPOINT_WRITABLE_FILE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace cohort {
+
+// A file being written, front to back. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor syncs it.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+
+  // Appends all of `bytes` or returns an error, after which nothing more may be appended.
+  //
+  // Errors: by the operating system's cause, with the path: ResourceExhausted (disk full, quota, size limit), Unavailable (I/O
+  // error), and so on.
+  virtual absl::Status Append(std::string_view bytes) = 0;
+
+  // Bytes appended so far.
+  virtual int64_t num_bytes() const = 0;
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_CHECKPOINT_WRITABLE_FILE_H_

@@ -1,0 +1,127 @@
+// File: process_group.h
+//
+// ProcessGroup: who am I among the ranks of a job, and how do we agree.
+//
+//   absl::StatusOr<std::unique_ptr<cohort::ProcessGroup>> group = cohort::InitProcessGroup();
+//   ...
+//   absl::Status ready = (*group)->Agree("data is loaded", LoadData());   // the same answer on every rank
+//
+// This header and its target need no LibTorch.
+
+#ifndef COHORT_RUNTIME_PROCESS_GROUP_H_
+#define COHORT_RUNTIME_PROCESS_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/nullability.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/rank_info.h"
+
+namespace cohort {
+
+namespace internal {
+class Backend;
+}  // namespace internal
+
+// The ranks of one job. Every method under "Collective" must be called by every rank, in the same order; a method under
+// "Local" may be called at any time.
+//
+// Threads: one thread at a time may be in a collective method. Local methods are safe from any thread.
+//
+// Failure: a rank that brings an error to a collective leaves the group usable: all ranks get that error and go on.
+// Every other failure poisons the group on every surviving rank: the call that meets it returns the error below, and every
+// later collective returns FailedPrecondition quoting it. Nothing is retried.
+//
+// Errors that every collective method may return:
+//   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second.
+//   DeadlineExceeded    a rank did not arrive in time; names the operation, the missing ranks and how long it waited.
+//   FailedPrecondition  ranks are in different operations (who is where), a rank has left by Shutdown, or the group was
+//                       poisoned before (quotes the first error).
+class ProcessGroup final {
+ public:
+  struct Options {
+    // How long a collective waits for the other ranks, unless a call says otherwise.
+    absl::Duration timeout = absl::Minutes(10);
+  };
+
+  // A group of one rank: no network, no LibTorch; every collective returns at once.
+  static std::unique_ptr<ProcessGroup> WorldOfOne();
+
+  // For InitProcessGroup and testing::ThreadGroup: takes over a connected backend.
+  ProcessGroup(RankInfo info, absl_nonnull std::unique_ptr<internal::Backend> backend, Options options);
+
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  // Leaves the group without waiting for anybody. Ranks still in a collective see this rank as having left.
+  ~ProcessGroup();
+
+  // ---- Local ----
+
+  int rank() const { return info_.rank; }
+  int world_size() const { return info_.world_size; }
+  int local_rank() const { return info_.local_rank; }
+  int local_world_size() const { return info_.local_world_size; }
+  // True on exactly one rank of the job: rank 0.
+  bool is_main() const { return info_.rank == 0; }
+  // True on exactly one rank of each node: local rank 0.
+  bool is_local_main() const { return info_.local_rank == 0; }
+  // "gloo", "nccl", "in-process", or "none" in a world of one.
+  std::string_view backend_name() const;
+  absl::Duration timeout() const { return options_.timeout; }
+
+  // The seam to the tensor collectives; null in a world of one. Not for users.
+  internal::Backend* absl_nullable backend() { return backend_.get(); }
+
+  // ---- Collective ----
+
+  // Returns OK on a rank only after every rank has called it. Runs on the data backend (gloo or nccl), so that it also orders
+  // device work submitted before it. Waits at most timeout().
+  absl::Status Barrier();
+
+  // A rendezvous named `name` that a rank can reach with an error. Returns OK on every rank if every rank brought OK;
+  // otherwise the same error on every rank: the code and text of the lowest rank that brought one, as "rank K: TEXT", with
+  // the number of other ranks that failed too. Waits at most `timeout`.
+  absl::Status Agree(std::string_view name, const absl::Status& mine);
+  absl::Status Agree(std::string_view name, const absl::Status& mine, absl::Duration timeout);
+
+  // As Agree; returns the main rank's bytes on every rank. The other ranks' bytes are ignored (bring "").
+  //
+  // Errors: also InvalidArgument if there are more than kMaxMessageBytes; brought by the rank concerned, so the same on all.
+  absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine);
+  absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine, absl::Duration timeout);
+
+  // As Agree; returns on the main rank every rank's bytes, by rank, and an empty vector elsewhere. No rank may bring more than
+  // `max_bytes_per_rank` (at most kMaxMessageBytes; must be equal on all ranks).
+  //
+  // Errors: also InvalidArgument if a rank brings more; the same on all ranks, naming the rank.
+  absl::StatusOr<std::vector<std::string>> GatherBytes(std::string_view name, absl::StatusOr<std::string> mine,
+                                                       int64_t max_bytes_per_rank);
+
+  // The end of the group: returns when this rank may exit without disturbing the others, which for rank 0 is when every other
+  // rank has come here, died, or timeout() has passed; for the others, when rank 0 knows. Later collectives return
+  // FailedPrecondition. A second call returns OK at once.
+  //
+  // Errors: DeadlineExceeded on rank 0, naming the ranks that did not come. The process may exit all the same.
+  absl::Status Shutdown();
+
+  // Most bytes that one rank may bring to BroadcastBytes or GatherBytes.
+  static constexpr int64_t kMaxMessageBytes = int64_t{64} << 20;
+
+ private:
+  explicit ProcessGroup(RankInfo info);
+
+  RankInfo info_;
+  Options options_;
+  std::unique_ptr<internal::Backend> backend_;  // null in a world of one
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_RUNTIME_PROCESS_GROUP_H_

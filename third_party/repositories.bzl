@@ -1,0 +1,174 @@
+"""Everything cohort is built from, in one table.
+
+`used_by`: runtime = part of what an importer links; test and bench = only our own tests and benchmarks; build = rules.
+"""
+
+load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
+load("//third_party:sources.bzl", "source_repository")
+load("//third_party/libtorch:libtorch.bzl", "libtorch_repository")
+load("//third_party/wheels:wheels.bzl", "wheel_repository")
+
+REPOSITORIES = {
+    "com_google_absl": struct(
+        version = "20260526.0",
+        sha256 = "6e1aee535473414164bf83e4ebc40240dec71a4701f8a642d906e95bea1aea0c",
+        url = "https://github.com/abseil/abseil-cpp/releases/download/20260526.0/abseil-cpp-20260526.0.tar.gz",
+        strip_prefix = "abseil-cpp-20260526.0",
+        used_by = "runtime",
+        why = "Status, strings, time, synchronization, flags, logging",
+    ),
+    "com_google_googletest": struct(
+        version = "1.18.0",
+        sha256 = "b9cf3c3d06dbae3eeca671e2a3ea33f3749e23eaa1389cd92c9d0a575e146128",
+        url = "https://github.com/google/googletest/archive/refs/tags/v1.18.0.tar.gz",
+        strip_prefix = "googletest-1.18.0",
+        used_by = "test",
+        why = "tests; also Abseil's status matchers",
+    ),
+    "com_github_google_benchmark": struct(
+        version = "1.9.1",
+        sha256 = "32131c08ee31eeff2c8968d7e874f3cb648034377dfc32a4c377fa8796d84981",
+        url = "https://github.com/google/benchmark/archive/refs/tags/v1.9.1.tar.gz",
+        strip_prefix = "benchmark-1.9.1",
+        used_by = "bench",
+        why = "micro-benchmarks",
+    ),
+    "gloo": struct(
+        version = "d97133a (2025-09-12)",
+        # GitHub packs this archive on demand, so its bytes have no lasting hash: the manifest pins every header instead.
+        sha256 = "",
+        url = "https://github.com/pytorch/gloo/archive/d97133a.tar.gz",
+        repacked = "gloo_0.0~git20250912.d97133a.orig.tar.xz",
+        repacked_sha256 = "43d930375720059ac67b1619c7d020d5d2cee79757caf4e75a1bfedb8eeb2b42",
+        used_by = "runtime",
+        why = "headers of the Gloo that LibTorch 2.14.1 holds compiled (Debian builds that LibTorch with this commit)",
+    ),
+    "libtorch": struct(
+        version = "2.14.1",
+        sha256 = "third_party/wheels/libtorch_cpu.lock",
+        used_by = "runtime",
+        why = "tensors, modules, c10d",
+    ),
+    "libtorch_cuda": struct(
+        version = "2.14.1, CUDA 13.0, NCCL 2.30.7",
+        sha256 = "third_party/wheels/torch_cuda.lock",
+        used_by = "runtime",
+        why = "--config=cuda; and real Python torch, the oracle of our tests",
+    ),
+    "diabetes": struct(
+        version = "scikit-learn 1.9.1",
+        sha256 = "third_party/wheels/scikit_learn.lock",
+        used_by = "test",
+        why = "the data set that //trainers:linear trains on by default",
+    ),
+    "zlib": struct(
+        version = "1.3.2",
+        sha256 = "bb329a0a2cd0274d05519d61c667c062e06990d72e125ee2dfa8de64f0119d16",
+        url = "https://github.com/madler/zlib/releases/download/v1.3.2/zlib-1.3.2.tar.gz",
+        repacked = "zlib_1.3.dfsg+really1.3.2.orig.tar.gz",
+        repacked_sha256 = "7b6903eb019983987b7112eccf90f1703f1c6c0e0cede36564bf611d19ca579d",
+        used_by = "runtime",
+        why = "CRC-32 of .pt files",
+    ),
+    "bazel_skylib": struct(
+        version = "1.7.1",
+        sha256 = "bc283cdfcd526a52c3201279cda4bc298652efa898b10b4db0837dc51652756f",
+        url = "https://github.com/bazelbuild/bazel-skylib/releases/download/1.7.1/bazel-skylib-1.7.1.tar.gz",
+        strip_prefix = "",
+        used_by = "build",
+        why = "build settings, analysis tests",
+    ),
+    "platforms": struct(
+        version = "0.0.10",
+        sha256 = "218efe8ee736d26a3572663b374a253c012b716d8af0c07e842e82f238a0a7ee",
+        url = "https://github.com/bazelbuild/platforms/releases/download/0.0.10/platforms-0.0.10.tar.gz",
+        strip_prefix = "",
+        used_by = "build",
+        why = "Abseil's platform selects",
+    ),
+    "rules_cc": struct(
+        version = "0.0.17",
+        sha256 = "abc605dd850f813bb37004b77db20106a19311a96b2da1c92b789da529d28fe1",
+        url = "https://github.com/bazelbuild/rules_cc/releases/download/0.0.17/rules_cc-0.0.17.tar.gz",
+        strip_prefix = "rules_cc-0.0.17",
+        used_by = "build",
+        why = "C++ rules",
+    ),
+}
+
+def _archive(name, **kwargs):
+    entry = REPOSITORIES[name]
+    maybe(
+        http_archive,
+        name = name,
+        sha256 = entry.sha256,
+        strip_prefix = entry.strip_prefix,
+        urls = [entry.url],
+        **kwargs
+    )
+
+def _source(name, **kwargs):
+    entry = REPOSITORIES[name]
+    maybe(
+        source_repository,
+        name = name,
+        build_file = Label("//third_party/{0}:{0}.BUILD".format(name)),
+        repacked = entry.repacked,
+        repacked_sha256 = entry.repacked_sha256,
+        sha256 = entry.sha256,
+        urls = [entry.url],
+        **kwargs
+    )
+
+def cohort_dependencies():
+    """What cohort's targets need. A repository that the importing workspace already has is left alone."""
+    for name in ["bazel_skylib", "platforms", "rules_cc"]:
+        _archive(name)
+    _archive(
+        "com_google_absl",
+        # Not needed by us: the setting that rules_cc before 0.0.12 lacks, and compiling each of Abseil's headers alone.
+        patch_cmds = [
+            "grep -rl --include=BUILD.bazel 'rules_cc//cc/compiler:emscripten' . | xargs -r sed -i '/rules_cc\\/\\/cc\\/compiler:emscripten\": \\[\\],/d'",
+            "find . -name BUILD.bazel | xargs sed -i '/^ *\"parse_headers\",$/d'",
+        ],
+        repo_mapping = {"@googletest": "@com_google_googletest"},
+    )
+    _archive(
+        "com_google_googletest",
+        repo_mapping = {"@abseil-cpp": "@com_google_absl"},
+    )
+    _source("gloo", manifest = Label("//third_party/gloo:headers.sha256"))
+    _source("zlib")
+    maybe(
+        libtorch_repository,
+        name = "libtorch",
+        build_file = Label("//third_party/libtorch:libtorch_cpu.BUILD"),
+        keep = [
+            "torch/include/*",
+            "torch/lib/libc10.so",
+            "torch/lib/libgomp.so*",
+            "torch/lib/libtorch_cpu.so",
+            "nvidia/cu13/lib/libcudart.so*",
+            "nvidia/cu13/lib/libcupti.so*",
+        ],
+        lock = Label("//third_party/wheels:libtorch_cpu.lock"),
+    )
+    maybe(
+        libtorch_repository,
+        name = "libtorch_cuda",
+        build_file = Label("//third_party/libtorch:libtorch_cuda.BUILD"),
+        lock = Label("//third_party/wheels:torch_cuda.lock"),
+    )
+
+def cohort_test_dependencies():
+    """What only cohort's own tests, benchmarks and example programs need."""
+    _archive("com_github_google_benchmark")
+    maybe(
+        wheel_repository,
+        name = "diabetes",
+        build_file = Label("//third_party/diabetes:diabetes.BUILD"),
+        keep = ["sklearn/datasets/data/diabetes_*.csv.gz"],
+        lock = Label("//third_party/wheels:scikit_learn.lock"),
+        python_version = "3.12",
+    )
