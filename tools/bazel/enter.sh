@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# Running a command in the root: it sees the machine's own files at their own paths, with the root's system under them.
+
+# What the environment keeps: how to reach an index, how to talk to the person, and what a launched job or a library reads.
+# Anything else of the machine's (PATH, CC, PYTHONPATH, LD_LIBRARY_PATH) names things that do not exist or do not fit in the root.
+pass_env=(HOME USER LOGNAME TERM COLORTERM NO_COLOR TZ TMPDIR XDG_CACHE_HOME XDG_CONFIG_HOME 'COHORT_*'
+  'PIP_*' '*_CERT' '*_CERT_FILE' '*_CERT_DIR' '*_CERTS' '*_CA_BUNDLE' NETRC
+  'http_proxy' 'https_proxy' 'no_proxy' 'all_proxy' 'HTTP_PROXY' 'HTTPS_PROXY' 'NO_PROXY' 'ALL_PROXY'
+  RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE ROLE_WORLD_SIZE GROUP_WORLD_SIZE MASTER_ADDR MASTER_PORT
+  'TORCH*' 'SLURM_*' 'OMPI_*' 'PMI_*' 'PMIX_*' 'NCCL_*' 'GLOO_*' 'TP_*' 'CUDA_*' 'NVIDIA_*' 'OMP_*' 'MKL_*' 'GTEST_*' '*SAN_OPTIONS')
+
+# Folders of the system: the root's own, never the machine's.
+is_system() { # PATH
+  case /${1#/}/ in
+    // | /bin/* | /boot/* | /dev/* | /etc/* | /lib/* | /lib32/* | /lib64/* | /libx32/* | /lost+found/* | /proc/* | /run/* | /sbin/* | /sys/* | /usr/* | /var/*) true ;;
+    *) false ;;
+  esac
+}
+
+# show OPTION PATH: adds a mount of the machine's PATH at the same place. The root is read-only inside, so its place is made here.
+show() {
+  if [[ -d $2 ]]; then
+    mkdir -p "$root$2"
+  elif [[ ! -e $root$2 ]]; then
+    mkdir -p "$root${2%/*}" && : >>"$root$2"
+  fi
+  mounts+=("$1" "$2" "$2")
+}
+
+# show_path OPTION PATH: the same, for a path that a variable names, if it exists and is not shown yet.
+show_path() {
+  [[ $2 == /* && -e $2 ]] || return 0
+  is_system "$2" || return 0
+  [[ $2 != /?*/?* ]] || show "$1" "${2%/}"
+}
+
+collect_mounts() {
+  local folder name
+  mounts=(--ro-bind "$root" / --dev-bind /dev /dev --bind /proc /proc --bind /sys /sys --tmpfs /run --bind /var/tmp /var/tmp)
+  [[ -z ${COHORT_ROOT_WRITABLE-} ]] || mounts[0]=--bind
+  # All that is not the system: homes, data, work. So a path that a person types means the same inside.
+  for folder in /*; do
+    [[ -d $folder && -x $folder ]] && ! is_system "$folder" && show --bind "$folder"
+  done
+  for folder in /etc/resolv.conf /etc/hosts /etc/ssl/certs /etc/pip.conf /etc/xdg/pip; do
+    [[ ! -e $folder ]] || show --ro-bind "$folder"
+  done
+  is_root || show --ro-bind /etc/passwd
+  is_root || show --ro-bind /etc/group
+  # And what lies in a system folder, but is named.
+  for folder in "$HOME" "$cache" "$checkout" "$PWD" "${TMPDIR-}"; do show_path --bind "$folder"; done
+  while read -rd: folder; do
+    [[ -n $folder ]] || continue
+    [[ $folder == /* && -e $folder ]] || die "COHORT_BIND: $folder does not exist, or is not an absolute path."
+    [[ $folder == /?*/?* ]] || ! is_system "$folder" || die "COHORT_BIND: $folder would hide the root's own $folder; name folders in it."
+    show_path --bind "$folder"
+  done <<<"${COHORT_BIND-}:"
+  for name in $(compgen -e | grep -E '^(PIP_|NETRC$|.*_CERT$|.*_CERT_FILE$|.*_CERT_DIR$|.*_CA_BUNDLE$)'); do
+    for folder in ${!name}; do show_path --ro-bind "$folder"; done
+  done
+}
+
+keep_only_passed_env() {
+  local name pattern
+  local -a named=()
+  IFS=, read -ra named <<<"${COHORT_PASS_ENV-}"
+  for name in $(compgen -e); do
+    for pattern in "${pass_env[@]}" "${named[@]}"; do
+      # shellcheck disable=SC2053 # a pattern
+      [[ $name != $pattern ]] || continue 2
+    done
+    export -n "${name?}"
+  done
+  export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
+}
+
+# Bazel's system-wide settings in the root: Debian's own, without the one that floods the output of failing tests, and ours.
+# The lowest in rank, so that .bazelrc, the user's own and the command line all win.
+bazelrc() {
+  grep -v -- --sandbox_debug "$root/etc/bazel/bazelrc"
+  cat "$parts/root.bazelrc"
+  printf '%s\n' "startup --output_user_root=$output" "common --distdir=$distdir" "common --repo_env=COHORT_SOURCES=$distdir"
+}
+
+# enter COMMAND...: becomes COMMAND.
+#
+# bwrap stays as COMMAND's parent and passes no signal on. So: it ignores ^C, which reaches COMMAND by itself, to be there for
+# its exit code; and when bwrap is ended, COMMAND gets TERM, and can end what it has started.
+enter() {
+  local bwrap
+  local -a mounts
+  bwrap=$(type -P bwrap) || die "bwrap is no longer there; as root: apt-get install bubblewrap"
+  collect_mounts
+  exec {rc_fd}< <(bazelrc)
+  keep_only_passed_env
+  trap '' INT QUIT
+  exec "$bwrap" "${mounts[@]}" --ro-bind-data "$rc_fd" /etc/bazel/bazelrc --chdir "$PWD" \
+    /usr/bin/env --default-signal=INT,QUIT /usr/bin/setpriv --pdeathsig TERM "$@"
+}

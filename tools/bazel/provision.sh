@@ -1,0 +1,127 @@
+# shellcheck shell=bash
+# The machine has no Bazel: make a root file system that has one, once, and the archives that are built from.
+#
+#   $cache/root-RECIPE        the root; never changed after it got this name
+#   $cache/output-RECIPE      what Bazel builds in it
+#   $cache/distdir            archives by the name that Bazel asks for
+#   $cache/lock               held while provisioning; its content is the holder's pid
+#   $cache/provisioning.*     work in progress; whoever holds the lock owns it, so one that he finds is a dead call's
+#
+# Protocol:
+#   1 take the lock         two calls at once: one works, the other waits and then finds everything done
+#   2 remove leftovers      what a killed call left runs no longer and takes no space
+#   3 check the machine     everything that may be missing is found before anything is downloaded
+#   4 ask the mirror        what differs from the table is found before the large download
+#   5 make it in a work folder, try it, rename it: nothing half-made ever has the final name
+
+# shellcheck source=tools/bazel/machine.sh
+source "$parts/machine.sh"
+# shellcheck source=tools/bazel/mirror.sh
+source "$parts/mirror.sh"
+# shellcheck source=tools/bazel/make_root.sh
+source "$parts/make_root.sh"
+
+settle_cache() {
+  local home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+  cache=${XDG_CACHE_HOME:-$home/.cache}/cohort
+  [[ $cache == /* ]] || die "the cache folder $cache is not an absolute path: set HOME or XDG_CACHE_HOME to one."
+  root=$cache/root-$(recipe_id)
+  output=$cache/output-$(recipe_id)
+  distdir=$cache/distdir
+}
+
+is_provisioned() { [[ -d $root ]] && has_all_sources; }
+
+provision() {
+  local since=$SECONDS
+  take_lock
+  remove_leftovers
+  if ! is_provisioned; then
+    check_machine
+    work=$(mktemp -d "$cache/provisioning.XXXXXX") || die "cannot make a folder in $cache."
+    chmod 755 "$work"
+    step_log=$work/log
+    trap 'stop_provisioning' EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    note "this machine has no Bazel: making one in $cache (once)."
+    install_tools
+    check_namespaces
+    choose_mirror
+    fetch_sources
+    if [[ ! -d $root ]]; then
+      make_root "$work/root"
+      mv -T "$work/root" "$root"
+    fi
+    trap - EXIT HUP INT TERM
+    remove_work "$work"
+    note "ready after $((SECONDS - since)) s; ./bazelw help-bazelw says how to remove it."
+  fi
+  exec {lock_fd}>&-
+}
+
+take_lock() {
+  local since=$SECONDS
+  mkdir -p "$cache" "$distdir" 2>/dev/null && [[ -w $cache && -w $distdir ]] ||
+    die "cannot write to $cache as $(id -un) (disk full, or made by another user?)." \
+      "Set XDG_CACHE_HOME to a folder of yours with $((root_megabytes / 1000)) GB free, or remove $cache."
+  exec {lock_fd}>>"$cache/lock"
+  if ! flock --nonblock "$lock_fd"; then
+    note "another bazelw (pid $(cat "$cache/lock")) is provisioning in $cache: waiting for it."
+    tick_shown=0
+    until flock --nonblock "$lock_fd"; do
+      tick "waiting for pid $(cat "$cache/lock")" "$since"
+      sleep 0.5
+    done
+    [[ ! -t 2 ]] || printf '\r\033[K' >&2
+  fi
+  printf '%s\n' "$$" >"$cache/lock"
+}
+
+remove_leftovers() {
+  local leftover
+  for leftover in "$cache"/provisioning.*; do
+    [[ -e $leftover ]] || continue
+    note "removing what a call that was killed left in $leftover."
+    remove_work "$leftover"
+  done
+}
+
+# On the way out of a call that did not finish: nothing keeps running and nothing half-made stays.
+stop_provisioning() {
+  [[ -z $step_pid ]] || kill -TERM -- "-$step_pid" 2>/dev/null || true
+  remove_work "$work"
+}
+
+# remove_work FOLDER: ends what runs in FOLDER, then removes it. Never leaves the file system: a mount that is left in a
+# half-made root would otherwise take the machine's /dev with it.
+remove_work() {
+  local folder=$1 scratch pids tries
+  for ((tries = 0; tries < 50; ++tries)); do
+    mapfile -t pids < <(processes_in "$folder")
+    ((${#pids[@]})) || break
+    # A second for those who clean up after themselves.
+    if ((tries < 10)); then kill -TERM "${pids[@]}" 2>/dev/null || true; else kill -KILL "${pids[@]}" 2>/dev/null || true; fi
+    sleep 0.1
+  done
+  if grep -qF " $folder/" /proc/self/mountinfo; then
+    die "there are mounts below $folder: unmount them, then try again."
+  fi
+  if [[ -s $folder/scratch ]]; then
+    scratch=$(cat "$folder/scratch")
+    remove_scratch "$scratch"
+  fi
+  rm -rf --one-file-system "$folder"
+}
+
+# The pids of those whose root, working directory or an open file lies in FOLDER.
+processes_in() {
+  local path target pid
+  find /proc/[0-9]*/{root,cwd,fd} -type l -printf '%p %l\n' 2>/dev/null | while read -r path target; do
+    [[ $target == "$1" || $target == "$1"/* ]] || continue
+    pid=${path#/proc/}
+    pid=${pid%%/*}
+    [[ $pid == "$$" || $pid == "$BASHPID" ]] || printf '%s\n' "$pid"
+  done | sort -u
+}
