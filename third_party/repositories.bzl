@@ -97,6 +97,11 @@ REPOSITORIES = {
     ),
 }
 
+_LIBTORCH_FILES = [
+    "include/torch/csrc/api/include/torch/torch.h",
+    "lib/libtorch_cpu.so",
+]
+
 def _archive(name, **kwargs):
     entry = REPOSITORIES[name]
     maybe(
@@ -143,7 +148,6 @@ def cohort_dependencies():
     maybe(
         libtorch_repository,
         name = "libtorch",
-        build_file = Label("//third_party/libtorch:libtorch_cpu.BUILD"),
         keep = [
             "torch/include/*",
             "torch/lib/libc10.so",
@@ -153,12 +157,15 @@ def cohort_dependencies():
             "nvidia/cu13/lib/libcupti.so*",
         ],
         lock = Label("//third_party/wheels:libtorch_cpu.lock"),
+        needed = _LIBTORCH_FILES,
+        targets = "cpu_targets",
     )
     maybe(
         libtorch_repository,
         name = "libtorch_cuda",
-        build_file = Label("//third_party/libtorch:libtorch_cuda.BUILD"),
         lock = Label("//third_party/wheels:torch_cuda.lock"),
+        needed = _LIBTORCH_FILES + ["lib/libtorch_cuda.so"],
+        targets = "cuda_targets",
     )
 
 def cohort_test_dependencies():

@@ -1,0 +1,116 @@
+"""The targets of @libtorch and @libtorch_cuda.
+
+Macros, not BUILD templates: a repository is fetched again when a file that its rule read has changed, and these hold gigabytes.
+"""
+
+load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+
+_GATE = [str(Label("//third_party/libtorch:__pkg__"))]
+
+# What LibTorch's own CMake files export with its targets.
+_DEFINES = [
+    "USE_C10D_GLOO",
+    "USE_DISTRIBUTED",
+    "USE_RPC",
+    "USE_TENSORPIPE",
+]
+
+_INCLUDES = [
+    "tree/torch/include",
+    "tree/torch/include/torch/csrc/api/include",
+]
+
+def _headers():
+    # The wheel carries protobuf's headers too: they would hide the ones of who imports us.
+    return native.glob(["tree/torch/include/**"], exclude = ["tree/torch/include/google/**"])
+
+def cpu_targets():
+    """`:torch`: LibTorch without CUDA, and `:libraries`, the files it links.
+
+    Each library is imported by its file, so a binary finds them through the paths that Bazel gives it. Only what is there is
+    linked: the CPU part of the wheel needs CUDA's run time and profiler, a LibTorch of the user's own may not, or may carry
+    them beside itself under other names.
+    """
+    libraries = native.glob(
+        [
+            "tree/nvidia/*/lib/libcudart.so*",
+            "tree/nvidia/*/lib/libcupti.so*",
+            "tree/torch/lib/libc10.so",
+            "tree/torch/lib/libcudart*.so*",
+            "tree/torch/lib/libcupti*.so*",
+            "tree/torch/lib/libgomp*.so*",
+            "tree/torch/lib/libtorch_cpu.so",
+        ],
+        allow_empty = True,
+    )
+    for path in libraries:
+        cc_import(
+            name = "import/" + path,
+            shared_library = path,
+        )
+    native.filegroup(
+        name = "libraries",
+        srcs = libraries,
+        visibility = _GATE,
+    )
+    cc_library(
+        name = "torch",
+        hdrs = _headers(),
+        defines = _DEFINES,
+        includes = _INCLUDES,
+        visibility = _GATE,
+        deps = [":import/" + path for path in libraries],
+    )
+
+# How deep a package may lie, counted from the root of its workspace (an external repository's root counts two), for its
+# binaries to find the tree. A search path that does not exist costs a failed open() at start.
+_DEEPEST_PACKAGE = 9
+
+def _search_paths(repository, folder):
+    """Linker options by which a binary of any package finds `folder` of `repository`, wherever the whole was moved to."""
+    options = []
+    for depth in range(_DEEPEST_PACKAGE + 1):
+        root = "/".join(["$$ORIGIN"] + [".."] * depth)
+
+        # In a runfiles tree, copied or not, the repository is the workspace's sibling. From bazel-bin, five levels below the
+        # output base, it is in the output base's own folder of repositories.
+        options.append("-Wl,-rpath,{}/../{}/{}".format(root, repository, folder))
+        options.append("-Wl,-rpath,{}/../../../../../external/{}/{}".format(root, repository, folder))
+    return options
+
+def cuda_targets():
+    """`:torch` with CUDA, `:nccl` (headers), and `:tree`, the whole as one directory that Python can import from.
+
+    The libraries stay where the wheels put them, and find each other by their own search paths: some are opened by name in
+    the middle of a run (parts of cuDNN, the run-time compiler's builtins), where nothing that Bazel knows of would help.
+    """
+    repository = Label(native.repository_name() + "//:torch").workspace_name
+    native.exports_files(["tree"], visibility = ["//visibility:public"])
+    cc_library(
+        name = "torch",
+        hdrs = _headers() + native.glob(["tree/nvidia/cu13/include/**"], allow_empty = True),
+        additional_linker_inputs = ["tree/torch/lib"],
+        data = ["tree"],
+        defines = _DEFINES + ["USE_C10D_NCCL"],
+        includes = _INCLUDES + [
+            "tree/nvidia/cu13/include",
+            "tree/nvidia/cu13/include/cccl",
+        ],
+        linkopts = [
+            "-Lexternal/{}/tree/torch/lib".format(repository),
+            # CUDA's part is reached through a registry, not through symbols: the linker must not leave it out.
+            "-Wl,--push-state,--no-as-needed",
+            "-ltorch_cuda",
+            "-ltorch_cpu",
+            "-lc10_cuda",
+            "-lc10",
+            "-Wl,--pop-state",
+        ] + _search_paths(repository, "tree/torch/lib"),
+        visibility = _GATE,
+    )
+    cc_library(
+        name = "nccl",
+        hdrs = native.glob(["tree/nvidia/nccl/include/**"], allow_empty = True),
+        includes = ["tree/nvidia/nccl/include"],
+        visibility = [str(Label("//third_party/nccl:__pkg__"))],
+    )
