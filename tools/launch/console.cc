@@ -1,0 +1,77 @@
+#include "cohort/tools/launch/console.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::launch {
+namespace {
+
+bool IsSameFile(int a, int b) {
+  struct stat of_a, of_b;
+  return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+}  // namespace
+
+ConsoleFile::ConsoleFile(int fd) : fd_(fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return;
+  is_socket_ = S_ISSOCK(status.st_mode);
+  // A pipe or a terminal may make a write wait. Setting O_NONBLOCK on `fd` itself would set it for the shell as well, so
+  // the file is opened again. Where that is refused (a terminal of another user), writes wait.
+  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
+    reopened_ = UniqueFd(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (reopened_) fd_ = reopened_.get();
+  }
+}
+
+void ConsoleFile::Flush() {
+  size_t written = 0;
+  while (written < pending.size() && error_ == 0) {
+    const char* bytes = pending.data() + written;
+    const size_t count = pending.size() - written;
+    const ssize_t result =
+        is_socket_ ? send(fd_, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, bytes, count);
+    if (result >= 0) {
+      written += result;
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      error_ = errno;
+    }
+  }
+  if (error_ != 0) written = pending.size();
+  pending.erase(0, written);
+}
+
+Console::Console(int out_fd, int err_fd) {
+  files_.push_back(std::make_unique<ConsoleFile>(out_fd));
+  if (!IsSameFile(out_fd, err_fd)) files_.push_back(std::make_unique<ConsoleFile>(err_fd));
+  by_stream_ = {files_.front().get(), files_.back().get()};
+}
+
+void Console::Flush() {
+  for (const auto& file : files_) file->Flush();
+}
+
+bool Console::IsEmpty() const {
+  return std::all_of(files_.begin(), files_.end(), [](const auto& file) { return file->pending.empty(); });
+}
+
+int Console::error() const {
+  for (const auto& file : files_) {
+    if (file->error() != 0) return file->error();
+  }
+  return 0;
+}
+
+}  // namespace cohort::launch

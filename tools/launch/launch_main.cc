@@ -1,0 +1,96 @@
+// launch: starts the ranks of a distributed program on this machine. See docs/launching.md.
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "cohort/tools/launch/console.h"
+#include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/options.h"
+#include "cohort/tools/launch/poller.h"
+#include "cohort/tools/launch/port_reservation.h"
+#include "cohort/tools/launch/signals.h"
+#include "cohort/tools/launch/supervisor.h"
+
+namespace cohort::launch {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+// Descriptors 0, 1 and 2 must not be given to a pipe of ours because the caller had closed them.
+void OpenStandardStreams() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+int Complain(std::string_view message, int exit_code) {
+  fprintf(stderr, "launch: %.*s\n", static_cast<int>(message.size()), message.data());
+  return exit_code;
+}
+
+// The port is this machine's to reserve if rank 0 runs here.
+absl::StatusOr<std::optional<PortReservation>> ReservePort(const Options& options) {
+  if (options.node_rank != 0) return std::nullopt;
+  return options.master_port.has_value() ? PortReservation::Claim(*options.master_port) : PortReservation::ChooseFree();
+}
+
+// Names the job. Launchers on several machines must come to the same name, and share nothing but where they meet.
+std::string RunId(const Options& options, int master_port) {
+  if (options.nnodes > 1) return absl::StrCat(options.master_addr, ":", master_port);
+  uint64_t number = 0;
+  [[maybe_unused]] const ssize_t size = getrandom(&number, sizeof(number), 0);
+  return absl::StrCat("launch-", absl::Hex(number, absl::kZeroPad16));
+}
+
+absl::StatusOr<int> Launch(const Options& options, Environment environment) {
+  ABSL_ASSIGN_OR_RETURN(const std::optional<PortReservation> reservation, ReservePort(options));
+  const int master_port = reservation.has_value() ? reservation->port() : *options.master_port;
+  const Job job = {
+      .plan = {.nproc_per_node = options.nproc_per_node,
+               .nnodes = options.nnodes,
+               .node_rank = options.node_rank,
+               .master_addr = options.master_addr,
+               .master_port = master_port,
+               .run_id = RunId(options, master_port)},
+      .command = options.command,
+      .environment = std::move(environment),
+      .grace = options.grace,
+  };
+  ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
+  ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  return Supervisor(job, poller, signals, console).Run();
+}
+
+int Main(int argc, char** argv) {
+  OpenStandardStreams();
+  Environment environment = ReadEnvironment(environ);
+  const absl::StatusOr<Options> options = ParseOptions(absl::MakeConstSpan(argv + 1, argc - 1), environment);
+  if (!options.ok()) return Complain(absl::StrCat(options.status().message(), " (see launch --help)"), kExitUsage);
+  if (options->help) {
+    fwrite(HelpText().data(), 1, HelpText().size(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment));
+  return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
+}
+
+}  // namespace
+}  // namespace cohort::launch
+
+int main(int argc, char** argv) { return cohort::launch::Main(argc, argv); }

@@ -1,0 +1,65 @@
+// File: poller.h
+
+#ifndef COHORT_TOOLS_LAUNCH_POLLER_H_
+#define COHORT_TOOLS_LAUNCH_POLLER_H_
+
+#include <sys/epoll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cohort/tools/launch/unique_fd.h"
+
+namespace cohort::launch {
+
+// What can happen, the most urgent first.
+enum class Source {
+  // Deaths come before signals, whose SIGCHLD tells of deaths without their order; and before output, so that an end is
+  // known as soon as it is seen.
+  kRankExit,
+  kSignal,
+  kRankOut,
+  kRankErr,
+  kTerminal,
+  kTerminalPipe,
+  kConsole,
+};
+
+struct Event {
+  Source source;
+  // Of the rank or the console file.
+  size_t index = 0;
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+// epoll, with the events of one wait sorted by urgency. Of the same urgency the first to happen comes first: that order, in
+// which ranks died, is the only evidence of whose failure was the cause and whose the consequence.
+class Poller {
+ public:
+  static absl::StatusOr<Poller> Open();
+
+  // From now on `event` is told when `fd` is ready for `events` (EPOLLIN, EPOLLOUT, EPOLLET). Does nothing if `fd` is watched
+  // already: its event stays as it is. It must be unwatched before it is closed.
+  void Watch(int fd, Event event, uint32_t events);
+  void Unwatch(int fd);
+
+  // Blocks until something happens, or `timeout` is over (nullopt: for ever). May return nothing earlier than that.
+  std::vector<Event> Wait(std::optional<absl::Duration> timeout);
+
+ private:
+  explicit Poller(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+
+  UniqueFd epoll_;
+  absl::flat_hash_set<int> watched_;
+};
+
+}  // namespace cohort::launch
+
+#endif  // COHORT_TOOLS_LAUNCH_POLLER_H_

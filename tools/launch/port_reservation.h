@@ -1,0 +1,44 @@
+// File: port_reservation.h
+//
+// A TCP port that is ours from the moment it is chosen until the job ends.
+
+#ifndef COHORT_TOOLS_LAUNCH_PORT_RESERVATION_H_
+#define COHORT_TOOLS_LAUNCH_PORT_RESERVATION_H_
+
+#include "absl/status/statusor.h"
+#include "cohort/tools/launch/unique_fd.h"
+
+namespace cohort::launch {
+
+// Keeps a port of this machine away from everybody but the rank that is to listen on it.
+//
+// While it lives, no program is given the port by chance, and none can bind it but one that sets SO_REUSEADDR (every
+// server of c10d does): that one can bind, listen and accept as if we were not there. Nothing listens here, so nobody
+// can connect either.
+class PortReservation {
+ public:
+  // Local, does not block. Chooses a port that is free on every address of this machine.
+  //
+  // Errors: Unavailable (no port is free), Internal (the system refuses sockets).
+  static absl::StatusOr<PortReservation> ChooseFree();
+
+  // Local, does not block. Reserves a port that the user named, from 1 to 65535.
+  //
+  // Errors:
+  //   Unavailable       some program listens on it, or holds it without SO_REUSEADDR.
+  //   PermissionDenied  only root may use this port.
+  //   Internal          the system refuses sockets.
+  static absl::StatusOr<PortReservation> Claim(int port);
+
+  int port() const { return port_; }
+
+ private:
+  PortReservation(UniqueFd socket, int port) : socket_(std::move(socket)), port_(port) {}
+
+  UniqueFd socket_;
+  int port_;
+};
+
+}  // namespace cohort::launch
+
+#endif  // COHORT_TOOLS_LAUNCH_PORT_RESERVATION_H_

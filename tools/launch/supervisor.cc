@@ -1,0 +1,353 @@
+// From the first failure to the exit code:
+//
+//   1  Ranks are started one after the other; each has become the program, or failed to, before the next is started. If one
+//      cannot be started, those before it are killed: they have done nothing yet.
+//   2  The first rank that ends with anything but 0 is the cause of whatever follows. Its end comes before the ends that it
+//      brings about because Poller keeps the kernel's order. Its last words are read before it is reported.
+//   3  Every other process is asked to stop: SIGTERM, or the signal that the launcher itself was sent, to each process group;
+//      then SIGCONT, as a stopped process would not see it. This is done once: a second request could break into the saving
+//      of a checkpoint that the first one began.
+//   4  After the grace time, or a second ^C, SIGKILL. A process that survives even that (it hangs in the kernel) is named,
+//      and left behind: waiting for it would be a hang of our own.
+//   5  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it may be
+//      the real program, under a shell that has gone), and is killed at once if all ranks have ended with 0.
+//   6  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper with
+//      a session of its own) is not waited for.
+
+#include "cohort/tools/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace cohort::launch {
+namespace {
+
+// SIGKILL takes a process away in milliseconds, unless it hangs in the kernel.
+constexpr std::chrono::seconds kKillTime(5);
+constexpr int kSummaryLines = 10;
+
+// "[3] ", as wide as the last rank's; nothing if there is one rank only, whose output then is as without a launcher.
+std::string LinePrefix(const JobPlan& plan, int rank) {
+  if (plan.nproc_per_node == 1) return "";
+  const size_t width = absl::StrCat(plan.world_size() - 1).size();
+  const std::string number = absl::StrCat(rank);
+  return absl::StrCat("[", std::string(width - number.size(), ' '), number, "] ");
+}
+
+std::string Rounded(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+// A terminal that decides which process group may read it.
+bool IsControllingTerminal(int fd) { return tcgetpgrp(fd) >= 0; }
+
+}  // namespace
+
+Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console)
+    : job_(job), poller_(poller), signals_(signals), console_(console) {}
+
+int Supervisor::Run() {
+  poller_.Watch(signals_.fd(), {Source::kSignal}, EPOLLIN);
+  if (absl::Status status = StartAll(); !status.ok()) OnStartFailed(status);
+  while (phase_ != Phase::kDone) Turn();
+  return exit_code_;
+}
+
+absl::Status Supervisor::StartAll() {
+  ABSL_RETURN_IF_ERROR(ProcessTable::AdoptOrphans());
+  ranks_.reserve(job_.plan.nproc_per_node);
+  for (int local_rank = 0; local_rank < job_.plan.nproc_per_node; ++local_rank) {
+    ABSL_RETURN_IF_ERROR(StartRank(local_rank));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::StartRank(int local_rank) {
+  ABSL_ASSIGN_OR_RETURN(const UniqueFd standard_input, OpenStandardInput(local_rank));
+  const RankCommand command = {
+      .arguments = job_.command,
+      .environment = EnvironmentEntries(RankEnvironment(job_.plan, local_rank, job_.environment)),
+      .stdin_fd = standard_input ? standard_input.get() : STDIN_FILENO,
+  };
+  ABSL_ASSIGN_OR_RETURN(RankProcess process, launch::StartRank(command));
+  processes_.Add(process.pid);
+
+  const size_t index = ranks_.size();
+  const int number = job_.plan.rank(local_rank);
+  const std::string prefix = LinePrefix(job_.plan, number);
+  if (process.exited) poller_.Watch(process.exited.get(), {Source::kRankExit, index}, EPOLLIN);
+  RankOutput out(std::move(process.out), prefix, console_.pending(Stream::kOut));
+  RankOutput err(std::move(process.err), prefix, console_.pending(Stream::kErr));
+  ranks_.push_back({.number = number,
+                    .process = std::move(process),
+                    .start = absl::Now(),
+                    .out = std::move(out),
+                    .err = std::move(err),
+                    .end = std::nullopt});
+  return absl::OkStatus();
+}
+
+// Empty if the rank gets the launcher's own.
+absl::StatusOr<UniqueFd> Supervisor::OpenStandardInput(int local_rank) {
+  if (local_rank != 0) {
+    UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!nothing) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+    return nothing;
+  }
+  if (!IsControllingTerminal(STDIN_FILENO)) return UniqueFd();
+  ABSL_ASSIGN_OR_RETURN(relay_, TerminalRelay::Open(STDIN_FILENO));
+  return std::move(relay_->rank_end());
+}
+
+void Supervisor::OnStartFailed(const absl::Status& status) {
+  Say(status.message());
+  exit_code_ = absl::IsNotFound(status)             ? kExitNotFound
+               : absl::IsFailedPrecondition(status) ? kExitNotExecutable
+                                                    : kExitLauncherFailed;
+  KillAll();
+}
+
+void Supervisor::Turn() {
+  if (phase_ < Phase::kPrinting && processes_.AllHaveEnded()) OnAllEnded();
+  FlushConsole();
+  if (phase_ == Phase::kDone) return;
+  UpdateWatches();
+  for (const Event event : poller_.Wait(TimeLeft())) Dispatch(event);
+  if (orphans_may_wait_) ReapOrphans();
+  if (deadline_.has_value() && Clock::now() >= *deadline_) OnDeadline();
+}
+
+void Supervisor::OnAllEnded() {
+  if (processes_.LiveGroups().empty()) {
+    FinishOutput();
+  } else if (phase_ == Phase::kRunning) {
+    Say(absl::StrCat("killing what was left running in the background by ", LiveRanks()));
+    KillAll();
+  }
+}
+
+void Supervisor::FlushConsole() {
+  console_.Flush();
+  if (console_.error() != 0 && exit_code_ == 0) {
+    OnConsoleError(console_.error());
+    console_.Flush();
+  }
+  if (phase_ == Phase::kPrinting && console_.IsEmpty()) phase_ = Phase::kDone;
+}
+
+// Output stays in the ranks' pipes while the console is full.
+void Supervisor::UpdateWatches() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    SetWatched(console_.HasRoom(Stream::kOut), ranks_[i].out.fd(), {Source::kRankOut, i}, EPOLLIN);
+    SetWatched(console_.HasRoom(Stream::kErr), ranks_[i].err.fd(), {Source::kRankErr, i}, EPOLLIN);
+  }
+  for (const auto& file : console_.files()) {
+    SetWatched(!file->pending.empty(), file->poll_fd(), {Source::kConsole}, EPOLLOUT);
+  }
+  if (!relay_.has_value()) return;
+  SetWatched(!relay_->done(), relay_->terminal_fd(), {Source::kTerminal}, EPOLLIN | EPOLLET);
+  SetWatched(relay_->wants_to_write(), relay_->pipe_fd(), {Source::kTerminalPipe}, EPOLLOUT);
+  if (relay_->done()) relay_.reset();
+}
+
+void Supervisor::SetWatched(bool should_be, int fd, Event event, uint32_t events) {
+  if (fd < 0) return;
+  should_be ? poller_.Watch(fd, event, events) : poller_.Unwatch(fd);
+}
+
+std::optional<absl::Duration> Supervisor::TimeLeft() const {
+  if (!deadline_.has_value()) return std::nullopt;
+  return absl::FromChrono(*deadline_ - Clock::now());
+}
+
+void Supervisor::Dispatch(Event event) {
+  switch (event.source) {
+    case Source::kRankExit:
+      return CollectEnd(event.index);
+    case Source::kSignal:
+      while (std::optional<int> signal = signals_.Next()) OnSignal(*signal);
+      return;
+    case Source::kRankOut:
+      return ReadOutput(ranks_[event.index].out);
+    case Source::kRankErr:
+      return ReadOutput(ranks_[event.index].err);
+    case Source::kTerminal:
+    case Source::kTerminalPipe:
+      return relay_->Pump();
+    case Source::kConsole:
+      return;  // Every turn flushes.
+  }
+}
+
+void Supervisor::ReadOutput(RankOutput& output) {
+  if (output.fd() >= 0 && !output.Read()) EndOutput(output);
+}
+
+void Supervisor::EndOutput(RankOutput& output) {
+  if (output.fd() < 0) return;
+  poller_.Unwatch(output.fd());
+  output.Finish();
+}
+
+void Supervisor::CollectEnd(size_t index) {
+  const std::optional<ProcessEnd> how = processes_.CollectEnd(index);
+  if (!how.has_value()) return;
+  Rank& rank = ranks_[index];
+  if (rank.process.exited) {
+    poller_.Unwatch(rank.process.exited.get());
+    rank.process.exited.reset();
+  }
+  rank.out.Drain();
+  rank.err.Drain();
+  const absl::Time now = absl::Now();
+  const bool did_as_asked = how->signal == 0         ? how->exit_code == 0
+                            : how->signal == SIGKILL ? phase_ == Phase::kKilling
+                                                     : how->signal == stop_signal_;
+  rank.end = {.rank = rank.number,
+              .pid = rank.process.pid,
+              .how = *how,
+              .when = now,
+              .lifetime = now - rank.start,
+              .was_stopped = phase_ != Phase::kRunning && did_as_asked};
+  if (phase_ == Phase::kRunning && IsFailure(*how)) OnFailure(index);
+}
+
+void Supervisor::ReapOrphans() {
+  while (const std::optional<size_t> leader = processes_.ReapOrphans()) {
+    if (ranks_[*leader].process.exited) return;  // Its own event will tell, in the right order; we come back after it.
+    CollectEnd(*leader);
+  }
+  orphans_may_wait_ = false;
+}
+
+void Supervisor::OnSignal(int signal) {
+  if (signal == SIGCHLD) {
+    orphans_may_wait_ = true;
+  } else if (IsStopRequest(signal)) {
+    OnStopRequest(signal);
+  } else {
+    processes_.SignalAll(signal);
+  }
+}
+
+void Supervisor::OnStopRequest(int signal) {
+  if (signal == SIGINT) ++num_interrupts_;
+  if (phase_ == Phase::kRunning) {
+    Say(absl::StrCat("received ", SignalName(signal), ": passed on to all ranks; SIGKILL ", GraceEnd()));
+    BeginStop(128 + signal, signal);
+  } else if (phase_ == Phase::kPrinting) {
+    // Nobody reads what is left, or the user would not ask.
+    phase_ = Phase::kDone;
+  } else if (phase_ == Phase::kStopping && num_interrupts_ >= 2) {
+    Say(absl::StrCat("received SIGINT again: SIGKILL for ", LiveRanks()));
+    KillAll();
+  } else if (phase_ == Phase::kStopping && signal == SIGINT) {
+    Say(absl::StrCat("received SIGINT: already stopping, SIGKILL ", GraceEnd(), "; the next SIGINT kills at once"));
+  }
+}
+
+void Supervisor::OnFailure(size_t index) {
+  first_failure_ = index;
+  const RankEnd& end = *ranks_[index].end;
+  if (!processes_.LiveGroups().empty()) {
+    Say(absl::StrCat(DescribeRank(end), " ", DescribeEnd(end.how), " after ", Rounded(end.lifetime),
+                     "; stopping the others: SIGTERM now, SIGKILL ", GraceEnd()));
+  }
+  BeginStop(ShellExitCode(end.how), SIGTERM);
+}
+
+void Supervisor::BeginStop(int exit_code, int signal) {
+  exit_code_ = exit_code;
+  stop_signal_ = signal;
+  phase_ = Phase::kStopping;
+  deadline_ = Clock::now() + absl::ToChronoNanoseconds(job_.grace);
+  processes_.SignalAll(signal);
+  processes_.SignalAll(SIGCONT);
+}
+
+void Supervisor::OnDeadline() {
+  if (phase_ == Phase::kStopping) {
+    Say(absl::StrCat(Rounded(job_.grace), " of grace are over: SIGKILL for ", LiveRanks()));
+    KillAll();
+  } else {
+    Say(absl::StrCat("left behind, as not even SIGKILL ended them: processes of ", LiveRanks()));
+    FinishOutput();
+  }
+}
+
+void Supervisor::KillAll() {
+  phase_ = Phase::kKilling;
+  deadline_ = Clock::now() + kKillTime;
+  processes_.SignalAll(SIGKILL);
+}
+
+void Supervisor::FinishOutput() {
+  for (Rank& rank : ranks_) {
+    for (RankOutput* output : {&rank.out, &rank.err}) {
+      output->Drain();
+      EndOutput(*output);
+    }
+  }
+  PrintSummary();
+  phase_ = Phase::kPrinting;
+  deadline_.reset();
+}
+
+void Supervisor::PrintSummary() {
+  if (stop_signal_ == 0) return;
+  std::vector<RankEnd> others;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (i != first_failure_ && ranks_[i].end.has_value()) others.push_back(*ranks_[i].end);
+  }
+  if (first_failure_.has_value()) {
+    const Rank& rank = ranks_[*first_failure_];
+    const std::string when = absl::FormatTime("%Y-%m-%d %H:%M:%E3S", rank.end->when, absl::LocalTimeZone());
+    Say(absl::StrCat(DescribeRank(*rank.end), " failed first: it ", DescribeEnd(rank.end->how), " at ", when, ", ",
+                     Rounded(rank.end->lifetime), " after its start"));
+    std::vector<std::string> words = rank.err.LastLines(kSummaryLines);
+    const bool is_silent = words.empty();
+    if (is_silent) words = rank.out.LastLines(kSummaryLines);
+    if (!words.empty()) Say(absl::StrCat("its last lines on standard ", is_silent ? "output:" : "error:"));
+    for (const std::string& line : words) Say(absl::StrCat("  ", line));
+  }
+  for (const std::string& line : DescribeConsequences(others)) Say(line);
+}
+
+// As if the launcher had printed by itself: a program whose output has gone ends with SIGPIPE.
+void Supervisor::OnConsoleError(int error) {
+  const int exit_code = error == EPIPE ? 128 + SIGPIPE : kExitLauncherFailed;
+  if (phase_ == Phase::kRunning) {
+    Say(absl::StrCat("cannot print any more (", strerror(error), "): stopping all ranks, SIGKILL ", GraceEnd()));
+    BeginStop(exit_code, SIGTERM);
+  }
+  exit_code_ = exit_code;
+}
+
+void Supervisor::Say(std::string_view text) {
+  absl::StrAppend(&console_.pending(Stream::kErr), "launch: ", text, "\n");
+}
+
+std::string Supervisor::LiveRanks() const {
+  std::vector<int> numbers;
+  for (const size_t index : processes_.LiveGroups()) numbers.push_back(ranks_[index].number);
+  return absl::StrCat(numbers.size() == 1 ? "rank " : "ranks ", RankList(numbers));
+}
+
+std::string Supervisor::GraceEnd() const { return absl::StrCat("in ", absl::FormatDuration(job_.grace)); }
+
+}  // namespace cohort::launch

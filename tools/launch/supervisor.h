@@ -1,0 +1,134 @@
+// File: supervisor.h
+//
+// One launch, from the first fork to the exit code.
+
+#ifndef COHORT_TOOLS_LAUNCH_SUPERVISOR_H_
+#define COHORT_TOOLS_LAUNCH_SUPERVISOR_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cohort/tools/launch/console.h"
+#include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/poller.h"
+#include "cohort/tools/launch/process_table.h"
+#include "cohort/tools/launch/rank_output.h"
+#include "cohort/tools/launch/rank_process.h"
+#include "cohort/tools/launch/report.h"
+#include "cohort/tools/launch/signals.h"
+#include "cohort/tools/launch/terminal_relay.h"
+
+namespace cohort::launch {
+
+// The exit codes of the launcher's own failures, as env, timeout and docker have them.
+inline constexpr int kExitLauncherFailed = 125;
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+// What to start.
+struct Job {
+  JobPlan plan;
+  // The program and its arguments.
+  std::vector<std::string> command;
+  // The launcher's own; each rank gets it with torchrun's variables.
+  Environment environment;
+  // Between the request to stop and SIGKILL.
+  absl::Duration grace;
+};
+
+// Starts the ranks of one launcher and sees to it that all of them end: by themselves, or because one failed, or because the
+// launcher was told to stop. The process must have no other thread and no other children.
+class Supervisor {
+ public:
+  // All must outlive the supervisor.
+  Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console);
+
+  // Blocks until no process of any rank's process group is left and everything they printed is written; there is no
+  // deadline but for the one that a request to stop sets. To be called once. Returns the exit code: see docs/launching.md.
+  int Run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // A phase is never left for an earlier one.
+  enum class Phase {
+    kRunning,
+    kStopping,  // All ranks were asked to stop and have until deadline_.
+    kKilling,   // All were sent SIGKILL and should be gone long before deadline_.
+    kPrinting,  // No process is left; what they printed is being written.
+    kDone,
+  };
+
+  struct Rank {
+    int number;
+    RankProcess process;
+    absl::Time start;
+    RankOutput out;
+    RankOutput err;
+    std::optional<RankEnd> end;
+  };
+
+  absl::Status StartAll();
+  absl::Status StartRank(int local_rank);
+  absl::StatusOr<UniqueFd> OpenStandardInput(int local_rank);
+  void OnStartFailed(const absl::Status& status);
+
+  // Does what is due, then waits, then tells of what has happened.
+  void Turn();
+  void OnAllEnded();
+  void FlushConsole();
+  void UpdateWatches();
+  void SetWatched(bool should_be, int fd, Event event, uint32_t events);
+  std::optional<absl::Duration> TimeLeft() const;
+
+  void Dispatch(Event event);
+  void ReadOutput(RankOutput& output);
+  void EndOutput(RankOutput& output);
+  void CollectEnd(size_t index);
+  void ReapOrphans();
+  void OnSignal(int signal);
+  void OnStopRequest(int signal);
+  void OnDeadline();
+  void OnConsoleError(int error);
+
+  void OnFailure(size_t index);
+  void BeginStop(int exit_code, int signal);
+  void KillAll();
+  void FinishOutput();
+  void PrintSummary();
+
+  // A line of the launcher's own on standard error.
+  void Say(std::string_view text);
+  std::string LiveRanks() const;
+  std::string GraceEnd() const;
+
+  const Job& job_;
+  Poller& poller_;
+  SignalReader& signals_;
+  Console& console_;
+  ProcessTable processes_;
+  std::vector<Rank> ranks_;
+  std::optional<TerminalRelay> relay_;
+
+  Phase phase_ = Phase::kRunning;
+  std::optional<Clock::time_point> deadline_;
+  int exit_code_ = 0;
+  // The index of the rank whose failure began the end, if that was what did.
+  std::optional<size_t> first_failure_;
+  // What the ranks were asked to stop with; 0 before.
+  int stop_signal_ = 0;
+  int num_interrupts_ = 0;
+  bool orphans_may_wait_ = false;
+};
+
+}  // namespace cohort::launch
+
+#endif  // COHORT_TOOLS_LAUNCH_SUPERVISOR_H_
