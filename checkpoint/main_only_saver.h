@@ -31,8 +31,8 @@ struct SaveReport {
   std::string path;  // absolute, symlink-free as far as it existed before
   int64_t num_bytes = 0;
   // Of the main rank:
-  absl::Duration write_time;   // the callback and the system calls it made
-  absl::Duration sync_time;    // fsync of the file, rename, fsync of the directories
+  absl::Duration write_time;  // the callback and the system calls it made
+  absl::Duration sync_time;   // fsync of the file, rename, fsync of the directories
   // Of this rank: from the call of Save to its return.
   absl::Duration blocked;
 };
@@ -45,8 +45,8 @@ class MainOnlySaver {
   struct Options {
     // How long the other ranks wait for the main rank to write. Not the group's timeout: a long write is not a hang.
     absl::Duration timeout = absl::Minutes(30);
-    // What a relative path is relative to. Empty: BUILD_WORKING_DIRECTORY if set (where the person who typed `bazel run` stands),
-    // else the main rank's working directory.
+    // What a relative path is relative to. Empty: BUILD_WORKING_DIRECTORY if set (where the person who typed `bazel
+    // run` stands), else the main rank's working directory.
     std::string base_directory;
   };
 
@@ -54,9 +54,9 @@ class MainOnlySaver {
   explicit MainOnlySaver(ProcessGroup* absl_nonnull group) : MainOnlySaver(group, Options()) {}
   MainOnlySaver(ProcessGroup* absl_nonnull group, Options options, FileSystem* absl_nullable file_system = nullptr);
 
-  // Collective: every rank, the same `path`. Blocks until the file is durable or the save has failed, at most Options::timeout. On success
-  // `path` holds exactly the payload, on a disk that has been told to keep it, and every rank may open it. On failure `path` holds
-  // what it held before, and the group is usable unless it is poisoned.
+  // Collective: every rank, the same `path`. Blocks until the file is durable or the save has failed, at most
+  // Options::timeout. On success `path` holds exactly the payload, on a disk that has been told to keep it, and every
+  // rank may open it. On failure `path` holds what it held before, and the group is usable unless it is poisoned.
   //
   // `ready` is this rank's own state: a rank that could not prepare its part passes its error, and nothing is written.
   //
@@ -69,7 +69,8 @@ class MainOnlySaver {
   //   any code            what a rank brought as `ready`, or what `write` returned or threw
   //   DeadlineExceeded    the main rank took longer than the timeout
   //   and those of ProcessGroup
-  absl::StatusOr<SaveReport> Save(std::string_view path, WritePayload write, const absl::Status& ready = absl::OkStatus());
+  absl::StatusOr<SaveReport> Save(std::string_view path, WritePayload write,
+                                  const absl::Status& ready = absl::OkStatus());
 
  private:
   ProcessGroup* absl_nonnull group_;

@@ -19,8 +19,9 @@ namespace cohort {
 // Names and tensors, in the order they are written. Names must be unique.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Local. Writes `tensors` as a flat dict, in order, names letter for letter, to `file`. Tensors on another device are copied to the
-// CPU one by one; non-contiguous ones are written with their strides made contiguous... (see .cc). Uses at most 64 MiB beyond the state.
+// Local. Writes `tensors` as a flat dict, in order, names letter for letter, to `file`. Tensors on another device are
+// copied to the CPU one by one; non-contiguous ones are written with their strides made contiguous... (see .cc). Uses
+// at most 64 MiB beyond the state.
 //
 // Errors, before anything is written:
 //   InvalidArgument  a name twice, an undefined tensor, or a layout or dtype that the format does not hold (names it)

@@ -12,15 +12,18 @@
 
 namespace cohort {
 
-// A file being written, front to back. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor syncs it.
+// A file being written, front to back. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor
+// syncs it.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
 
-  // Appends all of `bytes` or returns an error, after which nothing more may be appended.
+  // Local. Appends all of `bytes`; blocks while the disk takes them. The bytes are not kept: the caller may change them
+  // once it returns. After an error nothing more is written: every later call returns that error again, so that a
+  // payload which does not look at one still cannot end in a file with a hole.
   //
-  // Errors: by the operating system's cause, with the path: ResourceExhausted (disk full, quota, size limit), Unavailable (I/O
-  // error), and so on.
+  // Errors: by the operating system's cause, with the path and the bytes written so far: ResourceExhausted (disk full,
+  // quota, size limit), Unavailable (I/O error), and so on.
   virtual absl::Status Append(std::string_view bytes) = 0;
 
   // Bytes appended so far.

@@ -1,0 +1,231 @@
+// The POSIX implementation.
+//
+// "In use" is an advisory lock (flock) on the file itself, taken when it is made. The kernel drops it when the process
+// ends, however it ends; no process id that is given out again, no container with process ids of its own, and no clock
+// can make a live file look abandoned. Where a file system has no such locks, nothing ever counts as abandoned.
+
+#include "cohort/checkpoint/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/quoted.h"
+
+namespace cohort {
+namespace {
+
+using internal::Quoted;
+
+// absl's table, but for causes that it leaves vague or that mean something more precise of a path.
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case EFBIG:
+      return absl::StatusCode::kResourceExhausted;
+    case EIO:
+      return absl::StatusCode::kUnavailable;
+    case ELOOP:
+    case ENOTDIR:
+    case EISDIR:
+      return absl::StatusCode::kInvalidArgument;
+    default:
+      return absl::ErrnoToStatusCode(error);
+  }
+}
+
+absl::Status ErrorOf(int error, std::string_view operation, std::string_view path) {
+  const absl::Status plain = absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Quoted(path)));
+  const std::string_view hint =
+      error == EFBIG ? " (a limit of the process, see `ulimit -f`, or of the file system)" : "";
+  return absl::Status(CodeOf(error), absl::StrCat(plain.message(), hint));
+}
+
+// Repeats a system call that a signal interrupted.
+template <typename Call>
+auto Uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+class PosixFile final : public OutputFile {
+ public:
+  PosixFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  PosixFile(const PosixFile&) = delete;
+  PosixFile& operator=(const PosixFile&) = delete;
+  // Whatever close() could still report, Sync has; a file that was not synced is not wanted.
+  ~PosixFile() override { close(fd_); }
+
+  absl::Status Append(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      // In pieces, so that the disk works on one while we copy the next.
+      const std::string_view piece = bytes.substr(0, kWritebackBytes);
+      const ssize_t written = Uninterrupted([&] { return write(fd_, piece.data(), piece.size()); });
+      if (written < 0) return ErrorOf(errno, "write", path_);
+      bytes.remove_prefix(written);
+      num_bytes_ += written;
+      StartWriteback();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    if (Uninterrupted([&] { return fsync(fd_); }) != 0) return ErrorOf(errno, "fsync", path_);
+    // Some network and user-space file systems send the bytes, and find the disk full, only when a descriptor is
+    // closed. Closing a second one makes them speak before the rename, and keeps the lock, which the first one holds.
+    const int second = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+    if (second < 0) return ErrorOf(errno, "dup", path_);
+    // After EINTR the descriptor is gone on Linux: closing again could close somebody else's.
+    if (close(second) != 0 && errno != EINTR) return ErrorOf(errno, "close", path_);
+    return absl::OkStatus();
+  }
+
+ private:
+  // How much to write before the disk is told to start. Left alone, the kernel starts only after 10 % of the memory is
+  // dirty or 30 s have passed; then a save is all copying first and all waiting for the disk afterwards.
+  static constexpr size_t kWritebackBytes = size_t{8} << 20;
+
+  // A hint: an error of the disk comes out of fsync, and a file system that cannot do this does as well without.
+  void StartWriteback() {
+    if (num_bytes_ - writeback_ < static_cast<int64_t>(kWritebackBytes)) return;
+    sync_file_range(fd_, writeback_, num_bytes_ - writeback_, SYNC_FILE_RANGE_WRITE);
+    writeback_ = num_bytes_;
+  }
+
+  const int fd_;
+  const std::string path_;
+  int64_t num_bytes_ = 0;
+  int64_t writeback_ = 0;  // the disk has been told to start on what is before this offset
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<FileInfo> Inspect(std::string_view path) override {
+    struct stat info;
+    if (lstat(std::string(path).c_str(), &info) != 0) return ErrorOf(errno, "stat", path);
+    const FileType type = S_ISREG(info.st_mode)   ? FileType::kRegular
+                          : S_ISDIR(info.st_mode) ? FileType::kDirectory
+                          : S_ISLNK(info.st_mode) ? FileType::kSymlink
+                                                  : FileType::kOther;
+    return FileInfo{.type = type, .permissions = static_cast<int>(info.st_mode & 0777)};
+  }
+
+  absl::StatusOr<std::string> ReadLink(std::string_view path) override {
+    std::string target(PATH_MAX, '\0');
+    const ssize_t size = readlink(std::string(path).c_str(), target.data(), target.size());
+    if (size < 0) return ErrorOf(errno, "readlink", path);
+    target.resize(size);
+    return target;
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(std::string_view directory) override {
+    DIR* const stream = opendir(std::string(directory).c_str());
+    if (stream == nullptr) return ErrorOf(errno, "opendir", directory);
+    const absl::Cleanup close = [&] { closedir(stream); };
+    std::vector<std::string> names;
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = readdir(stream);
+      if (entry == nullptr) break;
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    if (errno != 0) return ErrorOf(errno, "readdir", directory);
+    return names;
+  }
+
+  absl::StatusOr<std::unique_ptr<OutputFile>> Create(std::string_view path, std::optional<int> permissions) override {
+    // Never more open than it is to be, not even before fchmod.
+    const mode_t mode = permissions.value_or(0666);
+    const int fd =
+        Uninterrupted([&] { return open(std::string(path).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
+    if (fd < 0) return ErrorOf(errno, "create", path);
+    auto file = std::make_unique<PosixFile>(fd, std::string(path));
+    const auto fail = [&](int error, std::string_view operation) {
+      unlink(std::string(path).c_str());
+      return ErrorOf(error, operation, path);
+    };
+    // The umask has been applied, which is right for a new file and wrong for one that is to have given permissions.
+    if (permissions.has_value() && fchmod(fd, mode) != 0) return fail(errno, "fchmod");
+    // Between open and flock another process may have taken the file for abandoned: it holds the lock, or has removed
+    // the file.
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return file;  // no locks here
+      unlink(std::string(path).c_str());
+      return absl::AbortedError(absl::StrCat("create ", Quoted(path), ": taken for abandoned"));
+    }
+    struct stat info;
+    if (fstat(fd, &info) != 0) return fail(errno, "stat");
+    if (info.st_nlink == 0) return absl::AbortedError(absl::StrCat("create ", Quoted(path), ": taken for abandoned"));
+    return file;
+  }
+
+  absl::Status Rename(std::string_view from, std::string_view to) override {
+    if (rename(std::string(from).c_str(), std::string(to).c_str()) == 0) return absl::OkStatus();
+    return ErrorOf(errno, "rename", to);
+  }
+
+  absl::Status Remove(std::string_view path) override {
+    if (unlink(std::string(path).c_str()) == 0) return absl::OkStatus();
+    return ErrorOf(errno, "unlink", path);
+  }
+
+  absl::Status RemoveIfAbandoned(std::string_view path) override {
+    // For writing, because network file systems lock exclusively only what is open for writing. Not through a symlink,
+    // and not waiting for whoever reads a FIFO.
+    const int fd =
+        Uninterrupted([&] { return open(std::string(path).c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
+    if (fd < 0) return ErrorOf(errno, "open", path);
+    const absl::Cleanup close_fd = [&] { close(fd); };
+    struct stat info;
+    if (fstat(fd, &info) != 0) return ErrorOf(errno, "stat", path);
+    if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is not a file"));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is in use, or cannot be locked"));
+    }
+    return Remove(path);
+  }
+
+  absl::Status MakeDirectory(std::string_view path) override {
+    if (mkdir(std::string(path).c_str(), 0777) == 0) return absl::OkStatus();
+    return ErrorOf(errno, "mkdir", path);
+  }
+
+  absl::Status SyncDirectory(std::string_view path) override {
+    const int fd = Uninterrupted([&] { return open(std::string(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+    if (fd < 0) return ErrorOf(errno, "open directory", path);
+    const absl::Cleanup close_fd = [&] { close(fd); };
+    if (Uninterrupted([&] { return fsync(fd); }) == 0) return absl::OkStatus();
+    // What file systems answer that do not know fsync of a directory (CIFS, some in user space).
+    if (errno == EINVAL || errno == ENOTSUP || errno == ENOSYS) return absl::OkStatus();
+    return ErrorOf(errno, "fsync directory", path);
+  }
+};
+
+}  // namespace
+
+FileSystem* absl_nonnull FileSystem::Posix() {
+  static PosixFileSystem* const posix = new PosixFileSystem;
+  return posix;
+}
+
+}  // namespace cohort

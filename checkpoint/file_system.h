@@ -1,0 +1,93 @@
+// File: file_system.h
+//
+// FileSystem: what the durable-replace protocol (atomic_file.cc) asks of a disk, and no more. It is the seam at which
+// tests let a disk fill up, break, or lose power.
+
+#ifndef COHORT_CHECKPOINT_FILE_SYSTEM_H_
+#define COHORT_CHECKPOINT_FILE_SYSTEM_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/nullability.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cohort {
+
+enum class FileType { kRegular, kDirectory, kSymlink, kOther };
+
+struct FileInfo {
+  FileType type = FileType::kRegular;
+  int permissions = 0;  // the lower nine bits of the mode: rwxrwxrwx
+};
+
+// A new file that this process writes. Its destructor closes it; until then the file counts as in use
+// (RemoveIfAbandoned).
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+
+  // Appends all of `bytes`. After an error the file's contents are unspecified.
+  virtual absl::Status Append(std::string_view bytes) = 0;
+
+  // Blocks until all that was appended is on the disk. Reports also what closing the file would. An error is final: the
+  // kernel may have dropped the bytes, so a second try could succeed without them.
+  virtual absl::Status Sync() = 0;
+};
+
+// Local, every method; may block as long as the disk does. Paths are absolute. Thread-safe.
+//
+// Errors, of all methods: the operating system's, as `OPERATION "PATH": CAUSE`:
+//   InvalidArgument    a name is too long, or something in the path is not a directory
+//   NotFound           the file or a directory above it does not exist
+//   AlreadyExists      it exists
+//   PermissionDenied   permissions, or a read-only file system
+//   ResourceExhausted  disk full, quota, size limit, too many open files
+//   Unavailable        I/O error
+//   and what absl::ErrnoToStatusCode says of any other cause
+class FileSystem {
+ public:
+  // The machine's own. Lives for ever.
+  static FileSystem* absl_nonnull Posix();
+
+  virtual ~FileSystem() = default;
+
+  // What stands at `path` itself: a symlink is not followed.
+  virtual absl::StatusOr<FileInfo> Inspect(std::string_view path) = 0;
+
+  virtual absl::StatusOr<std::string> ReadLink(std::string_view path) = 0;
+
+  // The names in a directory, without "." and "..", in no order.
+  virtual absl::StatusOr<std::vector<std::string>> List(std::string_view directory) = 0;
+
+  // Makes a new file and marks it as in use. Never opens one that exists, nor follows a symlink. Without `permissions`
+  // it gets what the umask leaves of rw-rw-rw-.
+  //
+  // Errors: also Aborted: another process took it for abandoned before it was marked. Try again with another name.
+  virtual absl::StatusOr<std::unique_ptr<OutputFile>> Create(std::string_view path, std::optional<int> permissions) = 0;
+
+  // Puts `from` in the place of `to`, at one instant.
+  virtual absl::Status Rename(std::string_view from, std::string_view to) = 0;
+
+  // Removes a file; not a directory.
+  virtual absl::Status Remove(std::string_view path) = 0;
+
+  // Removes a regular file that some process made by Create and has not lived to remove.
+  //
+  // Errors: also FailedPrecondition: its process lives, or the file system cannot tell.
+  virtual absl::Status RemoveIfAbandoned(std::string_view path) = 0;
+
+  virtual absl::Status MakeDirectory(std::string_view path) = 0;
+
+  // Blocks until the directory's entries (what was made, renamed and removed in it) are on the disk. OK on file systems
+  // that have no such operation.
+  virtual absl::Status SyncDirectory(std::string_view path) = 0;
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_CHECKPOINT_FILE_SYSTEM_H_

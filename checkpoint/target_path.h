@@ -1,0 +1,33 @@
+// File: target_path.h
+//
+// ResolveTarget: which file a save to a path will make or replace, decided before anything is touched.
+
+#ifndef COHORT_CHECKPOINT_TARGET_PATH_H_
+#define COHORT_CHECKPOINT_TARGET_PATH_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "cohort/checkpoint/file_system.h"
+
+namespace cohort {
+
+// Local. Returns the absolute path, free of ".", ".." and symlinks as far as it exists, of the file that a save to
+// `path` (absolute) makes or replaces. Touches nothing.
+//
+// What does not exist yet is taken for directories that will be made. A symlink is followed, also where it dangles: the
+// file that it names is made or replaced, and the symlink stays. "x/.." is the directory above what x really is; if
+// there is no x, it is where x would be, and no x is made.
+//
+// Errors:
+//   InvalidArgument  `path` names a directory ("/", ".", "dir/", one that exists), something that is neither file nor
+//   directory
+//                    (a device, a FIFO), or a place under a file; a name or the whole is too long; symlinks that end
+//                    nowhere
+//   and those of FileSystem
+absl::StatusOr<std::string> ResolveTarget(FileSystem& file_system, std::string_view path);
+
+}  // namespace cohort
+
+#endif  // COHORT_CHECKPOINT_TARGET_PATH_H_
