@@ -1,0 +1,6 @@
+"""A target that cannot be analysed, for invisible_test_test."""
+
+def _broken_impl(_ctx):
+    fail("broken on purpose")
+
+broken = rule(implementation = _broken_impl)
