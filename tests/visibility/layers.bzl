@@ -1,0 +1,78 @@
+"""Which packages must not see which targets: the right column of the table in docs/architecture.md.
+
+Each package named here calls layers_test() in its BUILD file, because Bazel judges where a dependency stands.
+"""
+
+load("//tests/harness:invisible_test.bzl", "invisible_test")
+
+# (targets, packages that must not see them). One package stands for its top folder.
+LAYERS = [
+    (
+        ["//runtime", "//runtime:init_process_group", "//runtime:tensor_collectives"],
+        ["checkpoint", "models"],
+    ),
+    (
+        ["//runtime:main_only", "//runtime:process_group"],
+        ["models"],
+    ),
+    (
+        ["//runtime:rank_info"],
+        ["checkpoint", "models"],
+    ),
+    (
+        ["//runtime:torch_status"],
+        ["models"],
+    ),
+    (
+        ["//runtime/internal:backend", "//runtime/internal:gloo_backend", "//runtime/internal:nccl_backend"],
+        ["checkpoint", "models", "tests/visibility", "tools/launch", "trainers"],
+    ),
+    (
+        ["//checkpoint:main_only_saver", "//checkpoint:torch_file", "//checkpoint:writable_file"],
+        ["models", "runtime"],
+    ),
+    (
+        ["//checkpoint:atomic_file", "//checkpoint:file_system"],
+        ["models", "trainers"],
+    ),
+    (
+        ["//models:linear"],
+        ["checkpoint", "runtime"],
+    ),
+    (
+        ["//trainers:linear_trainer", "//trainers/data:dataset"],
+        ["checkpoint", "models", "runtime"],
+    ),
+    (
+        ["//third_party/libtorch"],
+        ["tools/launch"],
+    ),
+    (
+        ["//third_party/gloo", "//third_party/nccl"],
+        ["checkpoint", "models", "runtime", "tests/visibility", "tools/launch", "trainers"],
+    ),
+    (
+        ["@libtorch//:torch"],
+        ["checkpoint", "models", "runtime", "runtime/internal", "tests/visibility", "tools/launch", "trainers"],
+    ),
+]
+
+def packages_with_layers():
+    """Returns the packages that call layers_test()."""
+    return sorted({package: None for _, packages in LAYERS for package in packages})
+
+def layers_test(name = "layers_test"):
+    """Tests that the calling package sees none of the targets that LAYERS keeps from it.
+
+    Args:
+      name: of the test; tests/visibility looks for this one.
+    """
+    package = native.package_name()
+    deps = [target for targets, packages in LAYERS if package in packages for target in targets]
+    if not deps:
+        fail("layers_test(): tests/visibility/layers.bzl keeps nothing from //{}; add it there or drop the call.".format(package))
+    invisible_test(
+        name = name,
+        # Labels are those of this repository, whatever it is called where it is imported.
+        deps = [str(Label(dep)) for dep in deps],
+    )
