@@ -27,6 +27,7 @@ namespace cohort {
 
 namespace internal {
 class Backend;
+struct Arrival;
 }  // namespace internal
 
 // The ranks of one job. Every method under "Collective" must be called by every rank, in the same order; a method under
@@ -117,8 +118,11 @@ class ProcessGroup final {
  private:
   explicit ProcessGroup(RankInfo info);
 
+  absl::StatusOr<std::vector<std::string>> Meet(std::string_view kind, std::string_view name, internal::Arrival arrival);
+
   RankInfo info_;
   Options options_;
+  bool has_left_ = false;
   std::unique_ptr<internal::Backend> backend_;  // null in a world of one
 };
 

@@ -1,0 +1,163 @@
+// What ProcessGroupGloo does not do by itself, and how it is made to:
+//
+// 1  Its waits do not hear that a rank has died if they are waiting for another one, or are in the middle of a large message: the
+//    thread that waits would stay until the operation's timeout. So nobody waits in it: the caller waits in OperationWait,
+//    which the end of the operation and the poison of the group both end.
+// 2  Its worker threads still wait then. BreakOff lets them go: a receive that times out closes, in Gloo, every connection of
+//    its context and fails whatever waits on them. All but an operation in the middle of a large message, which Gloo forgets to
+//    tell.
+// 3  Its destructor joins the worker threads, so it would block on the latter until their timeout. Then the object is left behind
+//    on purpose: its threads sleep until then, or until the process ends, and touch nothing that is not their own.
+// 4  Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the same way.
+// 5  It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead anywhere.
+
+#include "cohort/runtime/internal/gloo_backend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/nullability.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/internal/control_plane.h"
+#include "cohort/runtime/internal/job_store.h"
+#include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/torch_backend.h"
+#include "cohort/runtime/internal/torch_duration.h"
+#include "cohort/runtime/rank_info.h"
+#include "gloo/common/error.h"
+#include "gloo/context.h"
+#include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
+
+namespace cohort::internal {
+namespace {
+
+// How long the destructor waits for threads that BreakOff has let go.
+constexpr absl::Duration kBreakOffGrace = absl::Milliseconds(500);
+
+class BreakableGloo final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  void BreakOff() {
+    for (const std::shared_ptr<gloo::Context>& context : contexts_) {
+      try {
+        context->createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, std::chrono::milliseconds(1));
+      } catch (const gloo::Exception&) {
+        // It timed out: that was the purpose.
+      }
+    }
+  }
+
+  bool IsIdle() {
+    const std::lock_guard<std::mutex> lock(workMutex_);
+    return workQueue_.empty() &&
+           std::all_of(workInProgress_.begin(), workInProgress_.end(), [](const auto& work) { return !work.defined(); });
+  }
+};
+
+using GlooPtr = c10::intrusive_ptr<BreakableGloo>;
+
+class GlooBackend final : public TorchBackend {
+ public:
+  GlooBackend(std::unique_ptr<ControlPlane> control, std::unique_ptr<JobStore> store)
+      : TorchBackend(std::move(control)), store_(std::move(store)) {}
+
+  ~GlooBackend() override {
+    if (gloo_ == nullptr || gloo_->IsIdle()) {
+      return;
+    }
+    gloo_->BreakOff();
+    const SteadyTime deadline = After(SteadyNow(), kBreakOffGrace);
+    while (!gloo_->IsIdle()) {
+      if (SteadyNow() >= deadline) {
+        (void)gloo_.release();  // see 3 above
+        return;
+      }
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+  absl::Status Connect(const RankInfo& info, const GlooOptions& options) {
+    return Run("InitProcessGroup", options.connect_timeout, [&](SteadyTime deadline) -> absl::Status {
+      auto made = std::make_shared<GlooPtr>();
+      const uint64_t number = operation_wait()->Begin();
+      std::thread([made, number, wait = operation_wait(), store = store_->torch_store(), info, options] {
+        std::exception_ptr error;
+        try {
+          *made = Make(info, options, store);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        wait->End(number, error);
+      }).detach();
+      ABSL_RETURN_IF_ERROR(operation_wait()->Wait(deadline));
+      gloo_ = std::move(*made);
+      return absl::OkStatus();
+    });
+  }
+
+  std::string_view name() const override { return "gloo"; }
+
+  absl::Status Barrier(absl::Duration timeout) override {
+    return Run("Barrier", timeout, [&](SteadyTime deadline) {
+      c10d::BarrierOptions options;
+      options.timeout = ToTorchTimeout(timeout);
+      return Await(gloo_->barrier(options), deadline);
+    });
+  }
+
+  c10d::Backend& torch_backend() override { return *gloo_; }
+
+  absl::Status Await(const c10::intrusive_ptr<c10d::Work>& work, SteadyTime deadline) override {
+    const uint64_t number = operation_wait()->Begin();
+    work->getFuture()->addCallback([number, wait = operation_wait()](c10::ivalue::Future& future) {
+      wait->End(number, future.hasError() ? future.exception_ptr() : nullptr);
+    });
+    return operation_wait()->Wait(deadline);
+  }
+
+ private:
+  static GlooPtr Make(const RankInfo& info, const GlooOptions& options, const c10::intrusive_ptr<c10d::Store>& store) {
+    auto torch_options = c10d::ProcessGroupGloo::Options::create(ToTorchTimeout(options.connect_timeout));
+    for (const std::string& host : options.hosts) {
+      torch_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
+    }
+    auto gloo = c10::make_intrusive<BreakableGloo>(store, info.rank, info.world_size, std::move(torch_options));
+    gloo->setTimeout(ToTorchTimeout(options.timeout));
+    return gloo;
+  }
+
+  void BreakOff() override {
+    if (gloo_ != nullptr) {
+      gloo_->BreakOff();
+    }
+  }
+
+  const std::unique_ptr<JobStore> store_;
+  GlooPtr gloo_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, GlooOptions options,
+                                                          absl_nonnull std::unique_ptr<ControlPlane> control,
+                                                          absl_nonnull std::unique_ptr<JobStore> store) {
+  auto backend = std::make_unique<GlooBackend>(std::move(control), std::move(store));
+  ABSL_RETURN_IF_ERROR(backend->Connect(info, options));
+  return backend;
+}
+
+}  // namespace cohort::internal

@@ -1,0 +1,83 @@
+#include "cohort/runtime/internal/job_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/internal/meeting_point.h"
+#include "cohort/runtime/torch_status.h"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
+#include "torch/csrc/distributed/c10d/TCPStore.hpp"
+
+namespace cohort::internal {
+namespace {
+
+// TCPStore counts the time to connect in whole seconds, and takes none for "for ever".
+std::chrono::milliseconds TimeLeft(absl::Time deadline) {
+  return absl::ToChronoMilliseconds(std::max(deadline - absl::Now(), absl::Seconds(1)));
+}
+
+absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10d::TCPStoreOptions options,
+                                                    std::string_view prefix, absl::Time deadline) {
+  options.waitWorkers = false;  // who comes and who does not is the control plane's to find out
+  options.timeout = TimeLeft(deadline);
+  return InvokeTorch(deadline, [&] {
+    auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+    return std::make_unique<JobStore>(c10::make_intrusive<c10d::PrefixStore>(std::string(prefix), std::move(store)));
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Serve(const MeetingPoint& point, std::string_view prefix,
+                                                          absl::Time deadline) {
+  c10d::TCPStoreOptions options;
+  options.port = point.route.store_port;
+  options.isServer = true;
+  options.masterListenFd = point.fd;
+  absl::StatusOr<std::unique_ptr<JobStore>> store = MakeStore(point.route.store_host, options, prefix, deadline);
+  if (absl::IsInternal(store.status())) {
+    // Some builds of LibTorch, Debian's for one, come without libuv, and say so before they touch the socket.
+    options.useLibUV = false;
+    store = MakeStore(point.route.store_host, options, prefix, deadline);
+  }
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Connect(const Route& route, std::string_view prefix, absl::Time deadline) {
+  c10d::TCPStoreOptions options;
+  options.port = route.store_port;
+  options.useLibUV = false;  // it makes no difference to a client, except that a LibTorch without libuv refuses
+  return MakeStore(route.store_host, options, prefix, deadline);
+}
+
+JobStore::JobStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+JobStore::~JobStore() = default;
+
+absl::Status JobStore::SetOnce(const std::string& key, const std::string& value) {
+  ABSL_ASSIGN_OR_RETURN(const std::string now_there,
+                        InvokeTorch(absl::InfiniteFuture(), [&] { return store_->compareSet(key, "", value); }));
+  if (now_there != value) {
+    return absl::AlreadyExistsError(absl::StrCat("somebody else has set \"", key, "\" in the job's store"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Time deadline) {
+  return InvokeTorch(deadline, [&] {
+    store_->wait({key}, TimeLeft(deadline));
+    return store_->get_to_str(key);
+  });
+}
+
+}  // namespace cohort::internal

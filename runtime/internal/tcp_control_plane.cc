@@ -1,0 +1,150 @@
+// The meeting.
+//
+// 1. Rank 0 listens at a port of the kernel's choice, draws a token, and publishes both. Only who can read what was
+//    published, which is one of this job's ranks, knows the token: a port alone could be found by anybody.
+// 2. The others look it up, connect, and say Hello with the token.
+// 3. From here on the meeting is a rendezvous like any other, to which each rank brings what it has to say about itself: who
+//    is missing at the deadline, who died meanwhile, who came with which error is decided where it always is.
+
+#include "cohort/runtime/internal/tcp_control_plane.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <utility>
+
+#include "absl/status/status_macros.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cohort/runtime/internal/control_message.h"
+#include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/tcp_host.h"
+#include "cohort/runtime/internal/tcp_link.h"
+
+namespace cohort::internal {
+namespace {
+
+struct Endpoint {
+  std::string address;
+  int port = 0;
+  std::string token;
+};
+
+// Not a hash of anything that could be guessed.
+absl::StatusOr<std::string> DrawToken() {
+  std::string bytes(16, '\0');
+  size_t drawn = 0;
+  while (drawn < bytes.size()) {
+    ssize_t size = getrandom(bytes.data() + drawn, bytes.size() - drawn, 0);
+    if (size < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "getrandom");
+    if (size > 0) drawn += size;
+  }
+  return absl::BytesToHexString(bytes);
+}
+
+absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
+  std::vector<std::string_view> parts = absl::StrSplit(text, ' ');
+  Endpoint endpoint;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &endpoint.port) || endpoint.port < 1 || endpoint.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("what rank 0 published is no endpoint: \"",
+                                                   absl::CHexEscape(text.substr(0, 100)), "\""));
+  }
+  endpoint.address = std::string(parts[0]);
+  endpoint.token = std::string(parts[2]);
+  return endpoint;
+}
+
+// The kernel's name for this boot of it. Containers on one machine share it, and share its devices.
+std::string MachineId() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+std::string EncodePeer(const Peer& peer) { return absl::StrCat(peer.pid, " ", peer.machine, " ", peer.facts); }
+
+absl::StatusOr<Peer> DecodePeer(std::string_view text) {
+  std::pair<std::string_view, std::string_view> pid = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  std::pair<std::string_view, std::string_view> rest = absl::StrSplit(pid.second, absl::MaxSplits(' ', 1));
+  Peer peer{.machine = std::string(rest.first), .facts = std::string(rest.second)};
+  if (!absl::SimpleAtoi(pid.first, &peer.pid)) return absl::InternalError("a rank introduces itself without a process id");
+  return peer;
+}
+
+absl::Status AtMeetingPoint(const absl::Status& status, const MeetingOptions& options) {
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (world size ", options.world_size, ", meeting at ",
+                                                  options.meeting_point, ")"));
+}
+
+absl::Status RankZeroIsMissing(const MeetingOptions& options, const absl::Status& why) {
+  return AtMeetingPoint(absl::DeadlineExceededError(absl::StrCat("the meeting waited ", absl::FormatDuration(options.timeout),
+                                                                 "; missing: rank 0: ", why.message())),
+                        options);
+}
+
+absl::StatusOr<Meeting> Meet(const MeetingOptions& options, std::unique_ptr<ControlLink> link, SteadyTime deadline) {
+  Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(link)), .peers = {}};
+  absl::StatusOr<std::vector<std::string>> introductions = meeting.control_plane->Meet({
+      .operation = "the meeting",
+      .delivery = Delivery::kAllToAll,
+      .status = absl::OkStatus(),
+      .payload = EncodePeer({.pid = getpid(), .machine = MachineId(), .facts = options.facts}),
+      .timeout = Between(SteadyNow(), deadline),
+  });
+  if (!introductions.ok()) return AtMeetingPoint(introductions.status(), options);
+  for (const std::string& introduction : *introductions) {
+    ABSL_ASSIGN_OR_RETURN(Peer peer, DecodePeer(introduction));
+    meeting.peers.push_back(std::move(peer));
+  }
+  return meeting;
+}
+
+// Rank 0 listens before it publishes, so a refusal is rare: its machine may have too many connections waiting.
+absl::StatusOr<UniqueFd> Connect(const Endpoint& endpoint, SteadyTime deadline) {
+  constexpr absl::Duration kPause = absl::Milliseconds(50);
+  while (true) {
+    absl::StatusOr<UniqueFd> connection = ConnectTo(endpoint.address, endpoint.port, deadline);
+    if (connection.ok() || absl::IsInvalidArgument(connection.status())) return connection;
+    if (SteadyNow() + absl::ToChronoNanoseconds(kPause) >= deadline) return connection;
+    absl::SleepFor(kPause);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address, PublishEndpoint publish) {
+  SteadyTime deadline = After(SteadyNow(), options.timeout);
+  ABSL_ASSIGN_OR_RETURN(std::string token, DrawToken());
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpHost> host, TcpHost::Create({.world_size = options.world_size,
+                                                                        .address = host_address,
+                                                                        .token = token,
+                                                                        .run_id = options.run_id}));
+  ABSL_RETURN_IF_ERROR(publish(absl::StrCat(host_address, " ", host->port(), " ", token)));
+  return Meet(options, std::move(host), deadline);
+}
+
+absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoint look_up) {
+  SteadyTime deadline = After(SteadyNow(), options.timeout);
+  absl::StatusOr<std::string> published = look_up(options.timeout);
+  if (absl::IsDeadlineExceeded(published.status())) return RankZeroIsMissing(options, published.status());
+  ABSL_RETURN_IF_ERROR(published.status());
+  ABSL_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(*published));
+  absl::StatusOr<UniqueFd> connection = Connect(endpoint, deadline);
+  if (!connection.ok()) {
+    if (absl::IsInvalidArgument(connection.status())) return AtMeetingPoint(connection.status(), options);
+    return RankZeroIsMissing(options, connection.status());
+  }
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(*std::move(connection), {.token = endpoint.token,
+                                                                                               .rank = options.rank,
+                                                                                               .world_size = options.world_size,
+                                                                                               .run_id = options.run_id,
+                                                                                               .pid = getpid()}));
+  return Meet(options, std::move(link), deadline);
+}
+
+}  // namespace cohort::internal

@@ -1,0 +1,81 @@
+#include "cohort/runtime/internal/torch_backend.h"
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/base/nullability.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/internal/control_plane.h"
+#include "cohort/runtime/internal/exception_status.h"
+#include "cohort/runtime/internal/steady_time.h"
+
+namespace cohort::internal {
+
+uint64_t OperationWait::Begin() {
+  absl::MutexLock lock(mutex_);
+  is_over_ = false;
+  error_ = nullptr;
+  return ++number_;
+}
+
+void OperationWait::End(uint64_t number, std::exception_ptr error) {
+  absl::MutexLock lock(mutex_);
+  if (number == number_) {
+    is_over_ = true;
+    error_ = std::move(error);
+  }
+}
+
+void OperationWait::Poison() {
+  absl::MutexLock lock(mutex_);
+  is_poisoned_ = true;
+}
+
+absl::Status OperationWait::Wait(SteadyTime deadline) {
+  absl::MutexLock lock(mutex_);
+  const auto settled = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return is_over_ || is_poisoned_; };
+  mutex_.AwaitWithTimeout(absl::Condition(&settled), Between(SteadyNow(), deadline));
+  if (is_over_) {
+    return error_ == nullptr ? absl::OkStatus() : StatusFromException(error_, SteadyNow() >= deadline);
+  }
+  if (is_poisoned_) {
+    return absl::AbortedError("the group has failed");
+  }
+  return absl::DeadlineExceededError("not over in time");
+}
+
+TorchBackend::TorchBackend(absl_nonnull std::unique_ptr<ControlPlane> control)
+    : wait_(std::make_shared<OperationWait>()), control_(std::move(control)) {
+  control_->SetPoisonHandler([wait = wait_](const absl::Status&) { wait->Poison(); });
+}
+
+absl::Status TorchBackend::Run(std::string_view name, absl::Duration timeout,
+                               absl::FunctionRef<absl::Status(SteadyTime deadline)> function) {
+  const SteadyTime start = SteadyNow();
+  const SteadyTime deadline = After(start, timeout);
+  ABSL_RETURN_IF_ERROR(control_->EnterData(name));
+  const absl::Cleanup exit = [this] { control_->ExitData(); };
+  absl::Status status;
+  try {
+    status = function(deadline);
+  } catch (...) {
+    status = StatusFromException(std::current_exception(), SteadyNow() >= deadline);
+  }
+  if (status.ok()) {
+    return status;
+  }
+  // First explained, then broken off: the others should hear the cause before they see connections close.
+  absl::Status cause = control_->Explain(name, status, Between(start, SteadyNow()));
+  BreakOff();
+  return cause;
+}
+
+}  // namespace cohort::internal

@@ -1,0 +1,42 @@
+// File: torch_status.h
+//
+// InvokeTorch: calls LibTorch, which throws, from code that returns absl::Status.
+
+#ifndef COHORT_RUNTIME_TORCH_STATUS_H_
+#define COHORT_RUNTIME_TORCH_STATUS_H_
+
+#include <exception>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/internal/exception_status.h"
+
+namespace cohort {
+
+// Local. Calls `function()` and returns its result, or OK if it returns nothing. What it throws becomes a Status by the table
+// in internal/exception_status.h. `deadline` is the time by which `function` had to be done: it tells a transport that
+// broke from one that was waited for too long. absl::InfiniteFuture() where nothing is waited for.
+template <typename Function>
+auto InvokeTorch(absl::Time deadline, Function&& function) {
+  using Result = std::invoke_result_t<Function>;
+  using Returned = std::conditional_t<std::is_void_v<Result>, absl::Status, absl::StatusOr<Result>>;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      std::invoke(std::forward<Function>(function));
+      return absl::OkStatus();
+    } else {
+      return Returned(std::invoke(std::forward<Function>(function)));
+    }
+  } catch (...) {
+    return Returned(internal::StatusFromException(std::current_exception(), absl::Now() >= deadline));
+  }
+}
+
+}  // namespace cohort
+
+#endif  // COHORT_RUNTIME_TORCH_STATUS_H_
