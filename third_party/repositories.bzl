@@ -54,7 +54,13 @@ REPOSITORIES = {
         version = "2.14.1, CUDA 13.0, NCCL 2.30.7",
         sha256 = "third_party/wheels/torch_cuda.lock",
         used_by = "runtime",
-        why = "--config=cuda; and real Python torch, the oracle of our tests",
+        why = "--config=cuda",
+    ),
+    "torch_python": struct(
+        version = "2.14.1",
+        sha256 = "third_party/wheels/torch_cuda.lock",
+        used_by = "test",
+        why = "real Python torch, the oracle of our tests; @libtorch_cuda takes its files from here",
     ),
     "diabetes": struct(
         version = "scikit-learn 1.9.1",
@@ -163,9 +169,15 @@ def cohort_dependencies():
     maybe(
         libtorch_repository,
         name = "libtorch_cuda",
-        lock = Label("//third_party/wheels:torch_cuda.lock"),
         needed = _LIBTORCH_FILES + ["lib/libtorch_cuda.so"],
         targets = "cuda_targets",
+        unpacked = Label("@torch_python//:BUILD.bazel"),
+    )
+    maybe(
+        wheel_repository,
+        name = "torch_python",
+        build_file = Label("//third_party/libtorch:torch_python.BUILD"),
+        lock = Label("//third_party/wheels:torch_cuda.lock"),
     )
 
 def cohort_test_dependencies():

@@ -28,6 +28,8 @@ def _libtorch_repository_impl(ctx):
     own = ctx.os.environ.get("LIBTORCH", "")
     if own:
         _link_own(ctx, own)
+    elif ctx.attr.unpacked:
+        ctx.symlink(ctx.path(ctx.attr.unpacked).dirname.get_child("tree"), "tree")
     else:
         check_platform(ctx)
         fetch_wheels(ctx, ctx.path(ctx.attr.lock), ctx.attr.keep)
@@ -39,8 +41,9 @@ libtorch_repository = repository_rule(
     environ = ["LIBTORCH"],
     attrs = {
         "keep": attr.string_list(default = ["*"], doc = "Patterns of the wheels' members to unpack."),
-        "lock": attr.label(mandatory = True, allow_single_file = True),
+        "lock": attr.label(allow_single_file = True),
         "needed": attr.string_list(doc = "Files without which LIBTORCH is not one that serves here."),
         "targets": attr.string(mandatory = True, doc = "The macro in targets.bzl that makes the repository's targets."),
+        "unpacked": attr.label(doc = "Instead of `lock`: the BUILD file of a repository of wheels that are unpacked already."),
     },
 )

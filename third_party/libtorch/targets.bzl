@@ -79,13 +79,12 @@ def _search_paths(repository, folder):
     return options
 
 def cuda_targets():
-    """`:torch` with CUDA, `:nccl` (headers), and `:tree`, the whole as one directory that Python can import from.
+    """`:torch` with CUDA, and `:nccl` (headers).
 
     The libraries stay where the wheels put them, and find each other by their own search paths: some are opened by name in
     the middle of a run (parts of cuDNN, the run-time compiler's builtins), where nothing that Bazel knows of would help.
     """
     repository = Label(native.repository_name() + "//:torch").workspace_name
-    native.exports_files(["tree"], visibility = ["//visibility:public"])
     cc_library(
         name = "torch",
         hdrs = _headers() + native.glob(["tree/nvidia/cu13/include/**"], allow_empty = True),
