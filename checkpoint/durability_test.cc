@@ -1,0 +1,270 @@
+// Crash points are enumerated, not drawn: a save is run once for every operation it does, and at that operation the
+// disk loses power, or fails. After each loss of power every disk that may be found is looked at:
+//
+//   I1  the path holds the old file or the new one, whole
+//   I2  if the save said OK, the new one
+//   I3  what else was left is never in the way: the next save works, and leaves the directory with the one file
+//
+// The detector is shown savers that are wrong on purpose, and must find each.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/log/absl_check.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/atomic_file.h"
+#include "cohort/checkpoint/file_system.h"
+#include "cohort/checkpoint/testing/crash_file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort {
+namespace {
+
+using ::cohort::testing::CrashFileSystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Contents = std::vector<std::string_view>;  // in the pieces in which they are written
+using Saver = absl::FunctionRef<absl::Status(FileSystem&, const std::string& target, const Contents&)>;
+using Violations = std::vector<std::string>;
+
+constexpr std::string_view kOld = "old file";
+const Contents kNew = {"new ", "file!"};
+constexpr std::string_view kNewWhole = "new file!";
+
+// What is on the disk before the save under test.
+struct Scenario {
+  std::string_view name;
+  std::string target;
+  std::function<void(CrashFileSystem&, Saver)> prepare;
+  bool power_lost_since = false;
+};
+
+std::string DirectoryOf(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+// ---- Savers ----
+
+absl::Status SaveAtomically(FileSystem& fs, const std::string& target, const Contents& contents) {
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file, AtomicFile::Create(fs, target));
+  for (std::string_view piece : contents) ABSL_RETURN_IF_ERROR(file->Append(piece));
+  ABSL_RETURN_IF_ERROR(file->Sync());
+  return file->Publish();
+}
+
+// A saver as people write it, with parts to leave out.
+struct Faulty {
+  bool sync_file = true;
+  bool retry_sync = false;
+  bool sync_directory = true;
+  bool sync_above = true;
+  bool in_place = false;
+
+  absl::Status operator()(FileSystem& fs, const std::string& target, const Contents& contents) const {
+    const std::string directory = DirectoryOf(target);
+    ABSL_RETURN_IF_ERROR(MakeDirectories(fs, directory));
+    const std::string written = in_place ? target : target + ".tmp";
+    (void)fs.Remove(written);
+    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<OutputFile> file, fs.Create(written, std::nullopt));
+    for (std::string_view piece : contents) ABSL_RETURN_IF_ERROR(file->Append(piece));
+    if (sync_file) {
+      absl::Status synced = file->Sync();
+      if (!synced.ok() && retry_sync) synced = file->Sync();
+      ABSL_RETURN_IF_ERROR(synced);
+    }
+    if (!in_place) {
+      ABSL_RETURN_IF_ERROR(fs.Rename(written, target));
+    }
+    if (!sync_directory) return absl::OkStatus();
+    ABSL_RETURN_IF_ERROR(fs.SyncDirectory(directory));
+    for (std::string above = directory; sync_above && above != "/";) {
+      above = DirectoryOf(above);
+      ABSL_RETURN_IF_ERROR(fs.SyncDirectory(above));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status MakeDirectories(FileSystem& fs, const std::string& directory) {
+    if (fs.Inspect(directory).ok()) return absl::OkStatus();
+    ABSL_RETURN_IF_ERROR(MakeDirectories(fs, DirectoryOf(directory)));
+    return fs.MakeDirectory(directory);
+  }
+};
+
+// ---- Scenarios ----
+
+void Put(CrashFileSystem& disk, const std::string& target, std::string_view contents) {
+  ABSL_CHECK_OK(SaveAtomically(disk, target, {contents}));
+}
+
+std::vector<Scenario> Scenarios() {
+  return {
+      {"first save", "/m.pt", [](CrashFileSystem&, Saver) {}},
+      {"replace", "/m.pt", [](CrashFileSystem& disk, Saver) { Put(disk, "/m.pt", kOld); }},
+      {"new nested directories", "/a/b/m.pt", [](CrashFileSystem&, Saver) {}},
+      {"replace in a directory", "/a/m.pt", [](CrashFileSystem& disk, Saver) { Put(disk, "/a/m.pt", kOld); }},
+      {"directories that a killed process had only just made", "/a/b/m.pt",
+       [](CrashFileSystem& disk, Saver) {
+         ABSL_CHECK_OK(disk.MakeDirectory("/a"));
+         ABSL_CHECK_OK(disk.MakeDirectory("/a/b"));
+       }},
+      {"what an interrupted save left", "/m.pt",
+       [](CrashFileSystem& disk, Saver save) {
+         Put(disk, "/m.pt", kOld);
+         disk.LosePowerAt(disk.num_operations() + 4);
+         ABSL_CHECK(!save(disk, "/m.pt", {"half ", "a file"}).ok());
+       },
+       /*power_lost_since=*/true},
+  };
+}
+
+// ---- The detector ----
+
+class Detector {
+ public:
+  Detector(const Scenario& scenario, Saver save) : scenario_(scenario), save_(save) {}
+
+  Violations Run() {
+    const int64_t num_operations = CountOperations();
+    for (int64_t n = 1; n <= num_operations + 1; ++n) LosePowerAt(n);
+    for (int64_t n = 1; n <= num_operations; ++n) {
+      FailAt(n, absl::ResourceExhaustedError("No space left on device"));
+      FailAt(n, absl::UnavailableError("Input/output error"));
+    }
+    return violations_;
+  }
+
+ private:
+  // Calls `with` for every disk on which the save under test may find itself.
+  void ForEachDisk(absl::FunctionRef<void(CrashFileSystem& disk)> with) {
+    CrashFileSystem disk;
+    scenario_.prepare(disk, save_);
+    if (scenario_.power_lost_since) {
+      disk.ForEachOutcome([&](CrashFileSystem& rebooted, std::string_view) { with(rebooted); });
+    } else {
+      with(disk);
+    }
+  }
+
+  int64_t CountOperations() {
+    int64_t most = 0;
+    ForEachDisk([&](CrashFileSystem& disk) {
+      const int64_t before = disk.num_operations();
+      if (absl::Status saved = save_(disk, scenario_.target, kNew); !saved.ok())
+        Report("undisturbed save", saved.ToString());
+      most = std::max(most, disk.num_operations() - before);
+    });
+    return most;
+  }
+
+  void LosePowerAt(int64_t n) {
+    ForEachDisk([&](CrashFileSystem& disk) {
+      const std::optional<std::string> before = disk.Read(scenario_.target);
+      disk.LosePowerAt(disk.num_operations() + n);
+      const absl::Status saved = save_(disk, scenario_.target, kNew);
+      disk.LosePowerAt(disk.num_operations() + 1);
+      CheckOutcomes(disk, before, saved.ok(), absl::StrCat("power lost at operation ", n));
+    });
+  }
+
+  void FailAt(int64_t n, const absl::Status& error) {
+    ForEachDisk([&](CrashFileSystem& disk) {
+      const std::string when = absl::StrCat("operation ", n, " fails with ", error.message());
+      const std::optional<std::string> before = disk.Read(scenario_.target);
+      const int64_t failing = disk.num_operations() + n;
+      disk.FailAt(failing, error);
+      const absl::Status saved = save_(disk, scenario_.target, kNew);
+      if (disk.num_operations() < failing) return;  // this disk asks for fewer operations than another
+      // The machine is still up.
+      const std::optional<std::string> now = disk.Read(scenario_.target);
+      if (now != before && now != kNewWhole) Report(when, "I1, running: neither old nor new");
+      CheckOutcomes(disk, before, saved.ok(), when + ", then power lost");
+      if (absl::Status again = save_(disk, scenario_.target, kNew); !again.ok()) {
+        Report(when, absl::StrCat("the next save fails: ", again.ToString()));
+      } else {
+        CheckOutcomes(disk, before, true, when + ", then a good save, then power lost");
+      }
+    });
+  }
+
+  void CheckOutcomes(const CrashFileSystem& disk, const std::optional<std::string>& before, bool saved,
+                     const std::string& when) {
+    disk.ForEachOutcome([&](CrashFileSystem& rebooted, std::string_view kept) {
+      const std::string where =
+          absl::StrCat(when, "; on the disk, of what was not synced: ", kept, "\n", disk.Log(), "\n");
+      const std::optional<std::string> found = rebooted.Read(scenario_.target);
+      if (found != before && found != kNewWhole)
+        Report(where, absl::StrCat("I1: found \"", found.value_or("<absent>"), "\""));
+      if (saved && found != kNewWhole)
+        Report(where, absl::StrCat("I2: saved, but found \"", found.value_or("<absent>"), "\""));
+      if (absl::Status again = save_(rebooted, scenario_.target, kNew); !again.ok()) {
+        Report(where, absl::StrCat("I3: the next save fails: ", again.ToString()));
+      }
+      if (auto names = rebooted.List(DirectoryOf(scenario_.target)); !names.ok() || names->size() != 1) {
+        Report(where, "I3: something is left beside the file");
+      }
+    });
+  }
+
+  void Report(std::string_view when, std::string_view what) {
+    violations_.push_back(absl::StrCat("[", scenario_.name, "] ", what, "\n  ", when));
+  }
+
+  const Scenario& scenario_;
+  const Saver save_;
+  Violations violations_;
+};
+
+Violations Check(Saver save) {
+  Violations all;
+  for (const Scenario& scenario : Scenarios()) {
+    for (std::string& violation : Detector(scenario, save).Run()) all.push_back(std::move(violation));
+  }
+  return all;
+}
+
+// ---- Tests ----
+
+TEST(DurabilityTest, AtomicFileSurvivesEveryCrashAndEveryError) { EXPECT_THAT(Check(SaveAtomically), IsEmpty()); }
+
+TEST(DurabilityTest, TheDetectorAcceptsAPlainSaverThatIsRight) { EXPECT_THAT(Check(Faulty{}), IsEmpty()); }
+
+TEST(DurabilityTest, TheDetectorFindsAMissingSync) {
+  EXPECT_THAT(Check(Faulty{.sync_file = false}), Contains(HasSubstr("I1: found \"\"")));
+}
+
+TEST(DurabilityTest, TheDetectorFindsASyncThatIsTriedAgain) {
+  EXPECT_THAT(Check(Faulty{.retry_sync = true}), Contains(HasSubstr("I2")));
+}
+
+TEST(DurabilityTest, TheDetectorFindsAMissingDirectorySync) {
+  EXPECT_THAT(Check(Faulty{.sync_directory = false}), Contains(HasSubstr("I2: saved, but found \"old file\"")));
+}
+
+TEST(DurabilityTest, TheDetectorFindsDirectoriesAboveThatWereNotSynced) {
+  EXPECT_THAT(Check(Faulty{.sync_above = false}),
+              Contains(HasSubstr("[directories that a killed process had only just made] I2")));
+}
+
+TEST(DurabilityTest, TheDetectorFindsAnInPlaceWrite) {
+  EXPECT_THAT(Check(Faulty{.in_place = true}), Contains(HasSubstr("[replace] I1: found \"<absent>\"")));
+}
+
+}  // namespace
+}  // namespace cohort
