@@ -88,9 +88,8 @@ void Coordinator::Join(int rank, int64_t pid) {
 }
 
 absl::Status Coordinator::Handle(int rank, ControlMessage message, SteadyTime now) {
-  if (ranks_[rank].presence != Presence::kPresent) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " speaks after its Goodbye"));
-  }
+  // An answer may cross the rank's own Goodbye.
+  if (ranks_[rank].presence != Presence::kPresent) return absl::OkStatus();
   return std::visit(
       absl::Overload(
           [&](Arrive& m) { return HandleArrive(rank, std::move(m), now); },

@@ -41,7 +41,7 @@ class Coordinator {
   // The rank is there, as process `pid`. Only once a rank.
   void Join(int rank, int64_t pid);
 
-  // The rank, which has joined, says `message`.
+  // The rank, which has joined, says `message`. After its Goodbye nothing counts any more.
   //
   // Errors: InvalidArgument if no rank in its right mind would say that now. Nothing has changed; disconnect the rank.
   absl::Status Handle(int rank, ControlMessage message, SteadyTime now);

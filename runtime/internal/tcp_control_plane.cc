@@ -29,7 +29,8 @@
 namespace cohort::internal {
 namespace {
 
-struct Endpoint {
+// What rank 0 publishes.
+struct Publication {
   std::string address;
   int port = 0;
   std::string token;
@@ -47,9 +48,9 @@ absl::StatusOr<std::string> DrawToken() {
   return absl::BytesToHexString(bytes);
 }
 
-absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
+absl::StatusOr<Publication> ParsePublication(std::string_view text) {
   std::vector<std::string_view> parts = absl::StrSplit(text, ' ');
-  Endpoint endpoint;
+  Publication endpoint;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &endpoint.port) || endpoint.port < 1 || endpoint.port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("what rank 0 published is no endpoint: \"",
                                                    absl::CHexEscape(text.substr(0, 100)), "\""));
@@ -105,7 +106,7 @@ absl::StatusOr<Meeting> Meet(const MeetingOptions& options, std::unique_ptr<Cont
 }
 
 // Rank 0 listens before it publishes, so a refusal is rare: its machine may have too many connections waiting.
-absl::StatusOr<UniqueFd> Connect(const Endpoint& endpoint, SteadyTime deadline) {
+absl::StatusOr<UniqueFd> Connect(const Publication& endpoint, SteadyTime deadline) {
   constexpr absl::Duration kPause = absl::Milliseconds(50);
   while (true) {
     absl::StatusOr<UniqueFd> connection = ConnectTo(endpoint.address, endpoint.port, deadline);
@@ -133,7 +134,7 @@ absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoin
   absl::StatusOr<std::string> published = look_up(options.timeout);
   if (absl::IsDeadlineExceeded(published.status())) return RankZeroIsMissing(options, published.status());
   ABSL_RETURN_IF_ERROR(published.status());
-  ABSL_ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(*published));
+  ABSL_ASSIGN_OR_RETURN(Publication endpoint, ParsePublication(*published));
   absl::StatusOr<UniqueFd> connection = Connect(endpoint, deadline);
   if (!connection.ok()) {
     if (absl::IsInvalidArgument(connection.status())) return AtMeetingPoint(connection.status(), options);
