@@ -8,6 +8,12 @@ def check_platform(ctx):
     if not ctx.os.name.startswith("linux") or ctx.os.arch not in ["amd64", "x86_64"]:
         fail("@{} needs Linux on x86-64; this machine is {} on {}.".format(ctx.name, ctx.os.name, ctx.os.arch))
 
+def _python(ctx):
+    python = ctx.which("python3")
+    if not python:
+        fail("@{} is made from Python wheels and needs python3 with pip on PATH; there is no python3.".format(ctx.name))
+    return python
+
 def fetch_wheels(ctx, lock, keep, python_version = ""):
     """Downloads the wheels in `lock` and unpacks the members that match one of the glob patterns `keep`.
 
@@ -17,9 +23,7 @@ def fetch_wheels(ctx, lock, keep, python_version = ""):
       keep: shell-style patterns of the members to unpack.
       python_version: "3.12" and the like to take that interpreter's wheels, "" for those of the interpreter found.
     """
-    python = ctx.which("python3")
-    if not python:
-        fail("@{} is made from Python wheels and needs python3 with pip on PATH; there is no python3.".format(ctx.name))
+    python = _python(ctx)
     ctx.report_progress("downloading the wheels of " + lock.basename)
     command = [
         python,
@@ -56,11 +60,14 @@ def fetch_wheels(ctx, lock, keep, python_version = ""):
 def _wheel_repository_impl(ctx):
     check_platform(ctx)
     fetch_wheels(ctx, ctx.path(ctx.attr.lock), ctx.attr.keep, ctx.attr.python_version)
+
+    # The interpreter that the wheels were chosen for, with them on its path: a test's own PATH may find another one.
+    ctx.file("python3", "#!/bin/sh\nPYTHONPATH=$(dirname \"$0\")/tree PYTHONDONTWRITEBYTECODE=1 exec \"{}\" \"$@\"\n".format(_python(ctx)))
     ctx.symlink(ctx.attr.build_file, "BUILD.bazel")
 
 wheel_repository = repository_rule(
     implementation = _wheel_repository_impl,
-    doc = "Unpacks hash-pinned wheels into `tree/` under the given BUILD file.",
+    doc = "Unpacks hash-pinned wheels into `tree/` under the given BUILD file, and makes `python3`, which imports from there.",
     attrs = {
         "build_file": attr.label(mandatory = True, allow_single_file = True),
         "keep": attr.string_list(default = ["*"], doc = "Shell-style patterns of the members to unpack."),
