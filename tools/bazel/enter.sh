@@ -7,7 +7,7 @@ pass_env=(HOME USER LOGNAME TERM COLORTERM NO_COLOR TZ TMPDIR XDG_CACHE_HOME XDG
   'PIP_*' '*_CERT' '*_CERT_FILE' '*_CERT_DIR' '*_CERTS' '*_CA_BUNDLE' NETRC
   'http_proxy' 'https_proxy' 'no_proxy' 'all_proxy' 'HTTP_PROXY' 'HTTPS_PROXY' 'NO_PROXY' 'ALL_PROXY'
   RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE ROLE_WORLD_SIZE GROUP_WORLD_SIZE MASTER_ADDR MASTER_PORT
-  'TORCH*' 'SLURM_*' 'OMPI_*' 'PMI_*' 'PMIX_*' 'NCCL_*' 'GLOO_*' 'TP_*' 'CUDA_*' 'NVIDIA_*' 'OMP_*' 'MKL_*' 'GTEST_*' '*SAN_OPTIONS')
+  'TORCH*' 'SLURM_*' 'OMPI_*' 'PMI_*' 'PMIX_*' 'NCCL_*' 'GLOO_*' 'TP_*' CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING 'OMP_*' 'MKL_*' 'GTEST_*' '*SAN_OPTIONS' LIBTORCH)
 
 # Folders of the system: the root's own, never the machine's.
 is_system() { # PATH
@@ -27,15 +27,8 @@ show() {
   mounts+=("$1" "$2" "$2")
 }
 
-# show_path OPTION PATH: the same, for a path that a variable names, if it exists and is not shown yet.
-show_path() {
-  [[ $2 == /* && -e $2 ]] || return 0
-  is_system "$2" || return 0
-  [[ $2 != /?*/?* ]] || show "$1" "${2%/}"
-}
-
 collect_mounts() {
-  local folder name
+  local folder
   mounts=(--ro-bind "$root" / --dev-bind /dev /dev --bind /proc /proc --bind /sys /sys --tmpfs /run --bind /var/tmp /var/tmp)
   [[ -z ${COHORT_ROOT_WRITABLE-} ]] || mounts[0]=--bind
   # All that is not the system: homes, data, work. So a path that a person types means the same inside.
@@ -47,16 +40,33 @@ collect_mounts() {
   done
   is_root || show --ro-bind /etc/passwd
   is_root || show --ro-bind /etc/group
-  # And what lies in a system folder, but is named.
-  for folder in "$HOME" "$cache" "$checkout" "$PWD" "${TMPDIR-}"; do show_path --bind "$folder"; done
-  while read -rd: folder; do
-    [[ -n $folder ]] || continue
-    [[ $folder == /* && -e $folder ]] || die "COHORT_BIND: $folder does not exist, or is not an absolute path."
-    [[ $folder == /?*/?* ]] || ! is_system "$folder" || die "COHORT_BIND: $folder would hide the root's own $folder; name folders in it."
-    show_path --bind "$folder"
+  # What a person may work on in a system folder.
+  for folder in "$HOME" "$cache" "$checkout" "$PWD" "${TMPDIR-}"; do
+    case $folder in
+      /var/?* | /run/?* | /usr/local/?* | /usr/src/?*) [[ ! -d $folder ]] || show --bind "${folder%/}" ;;
+    esac
+  done
+  collect_named
+  ! is_system "$PWD" || [[ -d $root$PWD ]] || die "the current directory $PWD lies in this machine's system, which is not shown to Bazel." \
+    "Stand elsewhere, or name it: COHORT_BIND=$PWD ./bazelw ..."
+}
+
+collect_named() {
+  local path name
+  while read -rd: path; do
+    [[ -n $path ]] || continue
+    [[ $path == /* && -e $path ]] || die "COHORT_BIND: $path does not exist, or is not an absolute path."
+    is_system "$path" || continue
+    [[ $path == /?*/?* ]] || die "COHORT_BIND: $path would hide the root's own $path; name folders in it."
+    show --bind "${path%/}"
   done <<<"${COHORT_BIND-}:"
+  # What pip's and OpenSSL's variables name; a folder that the root has something in stays the root's own.
   for name in $(compgen -e | grep -E '^(PIP_|NETRC$|.*_CERT$|.*_CERT_FILE$|.*_CERT_DIR$|.*_CA_BUNDLE$)'); do
-    for folder in ${!name}; do show_path --ro-bind "$folder"; done
+    for path in ${!name}; do
+      if [[ $path == /?*/?* && -e $path && -z $(ls -A "$root$path/" 2>/dev/null) ]] && is_system "$path"; then
+        show --ro-bind "${path%/}"
+      fi
+    done
   done
 }
 
@@ -71,13 +81,15 @@ keep_only_passed_env() {
     done
     export -n "${name?}"
   done
+  unset COHORT_BAZEL # A bazelw that is called in the root takes the root's Bazel.
   export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 }
 
-# Bazel's system-wide settings in the root: Debian's own, without the one that floods the output of failing tests, and ours.
+# Bazel's system-wide settings in the root: Debian's own, without the one that floods the output of failing tests and the one
+# that each call warns of, and ours.
 # The lowest in rank, so that .bazelrc, the user's own and the command line all win.
 bazelrc() {
-  grep -v -- --sandbox_debug "$root/etc/bazel/bazelrc"
+  grep -v -e --sandbox_debug -e --host_javabase "$root/etc/bazel/bazelrc"
   cat "$parts/root.bazelrc"
   printf '%s\n' "startup --output_user_root=$output" "common --distdir=$distdir" "common --repo_env=COHORT_SOURCES=$distdir"
 }

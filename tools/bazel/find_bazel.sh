@@ -10,14 +10,13 @@ is_usable_version() { # VERSION
 
 # judge PATH: 0 if usable; else 1, and the reason in $complaint.
 judge() {
-  local answer
+  local answer version
   complaint=
   if ! answer=$("$1" --version 2>&1 </dev/null); then
     complaint="$1 does not answer --version: $(tail -n 1 <<<"$answer")"
-  elif [[ ! $answer =~ (^|$'\n')bazel\ ([^ $'\n']+) ]]; then
-    complaint="$1 says '$(tail -n 1 <<<"$answer")' when asked for its version"
-  elif ! is_usable_version "${BASH_REMATCH[2]}"; then
-    complaint="$1 is Bazel ${BASH_REMATCH[2]}"
+  else
+    version=$(sed -n 's/^bazel \([^ ]*\).*/\1/p' <<<"$answer")
+    is_usable_version "$version" || complaint="$1 is Bazel ${version:-without a version, it says: $answer}"
   fi
   [[ -z $complaint ]]
 }

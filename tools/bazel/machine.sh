@@ -17,10 +17,11 @@ check_machine() {
   check_space "$cache" "$needed"
 }
 
-# check_space FOLDER MEGABYTES
-check_space() {
+free_megabytes() { df --output=avail -BM "$1" | tail -n 1 | tr -dc 0-9; } # FOLDER
+
+check_space() { # FOLDER MEGABYTES
   local free
-  free=$(df --output=avail -BM "$1" | tail -n 1 | tr -dc 0-9)
+  free=$(free_megabytes "$1")
   ((free >= $2)) || die "not enough space in $1: $2 MB needed, $free MB available." \
     "Make room, or set XDG_CACHE_HOME to a folder on another disk. (The build itself needs about 8000 MB more.)"
 }
@@ -30,7 +31,9 @@ install_tools() {
   local -a missing=()
   type -P mmdebstrap >/dev/null || missing+=(mmdebstrap)
   type -P bwrap >/dev/null || missing+=(bubblewrap)
+  type -P mount >/dev/null || missing+=(mount) # without it mmdebstrap goes on without /proc, and the JDK's set-up fails
   is_root || type -P newuidmap >/dev/null || missing+=(uidmap)
+  [[ -f $keyring ]] || missing+=(debian-archive-keyring) # on a derivative of Debian
   ((${#missing[@]})) || return 0
   is_root || die "missing on this machine: ${missing[*]}." "As root, once: apt-get install ${missing[*]}" "$or_bazelisk"
   if ! step "installing ${missing[*]}" install_packages "${missing[@]}"; then
@@ -53,8 +56,9 @@ check_namespaces() {
       "In a container, start it with --privileged, or with --cap-add SYS_ADMIN --security-opt seccomp=unconfined." "$or_bazelisk"
   fi
   is_root && return
+  check_space /tmp "$root_megabytes" # see make_root.sh
   user=$(id -un)
-  grep -qE "^($user|$(id -u)):" /etc/subuid 2>/dev/null && grep -qE "^($user|$(id -u)):" /etc/subgid 2>/dev/null ||
+  { grep -qE "^($user|$(id -u)):" /etc/subuid && grep -qE "^($user|$(id -u)):" /etc/subgid; } 2>/dev/null ||
     die "$user has no subordinate user ids, which making a root without being root needs." \
       "As root, once: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user" "$or_bazelisk"
 }

@@ -10,42 +10,42 @@ make_root() { # FOLDER
   local answer
   mkdir "$1"
   rm -rf "$work/apt/lists"
-  if ! step "making the root (Bazel, g++, JDK, Python; 400 MB to download)" bootstrap "$1"; then
-    die "mmdebstrap could not make the root$(why_failed):" "$(step_tail 8)" "Nothing half-made is left; try again."
+  if ! step "making the root (Bazel, g++, JDK, Python; 700 MB to download)" bootstrap "$1"; then
+    cp "$step_log" "$cache/failed.log" 2>/dev/null || true
+    ! is_full || die "the disk is full: making the root in $cache needs $root_megabytes MB. Nothing half-made is left." \
+      "Make room, or set XDG_CACHE_HOME to a folder on another disk." "$(step_tail 3)"
+    die "mmdebstrap could not make the root. Nothing half-made is left; the log is $cache/failed.log and ends:" "$(step_tail 8)"
   fi
   prepare_root "$1"
-  answer=$(bwrap --ro-bind "$1" / --dev-bind /dev /dev --proc /proc /usr/bin/bazel --version 2>&1) && is_usable_version "${answer#bazel }" ||
-    die "the new root's Bazel does not work: $answer"
+  answer=$(bwrap --ro-bind "$1" / --dev-bind /dev /dev --bind /proc /proc /usr/bin/bazel --version 2>&1) || true
+  is_usable_version "${answer#bazel }" || die "the new root's Bazel does not work: $answer"
 }
 
-why_failed() {
-  local free
-  free=$(df --output=avail -BM "$work" | tail -n 1 | tr -dc 0-9)
-  ! { grep -qiE 'no space left|not enough free space|don.t have enough' "$step_log" || ((free < 50)); } ||
-    printf ' (the disk is full: %s MB available, %s MB needed)' "$free" "$root_megabytes"
-}
+# Whether the step failed for want of space; it may not have been able to log that.
+is_full() { grep -qiE 'no space left|enough (free )?space|quota exceeded' "$step_log" || (($(free_megabytes "$work") < 50)); }
 
 bootstrap() { # FOLDER
-  local scratch
+  local scratch line
   # shellcheck disable=SC2016 # $1 is for the hook's shell
   local -a make=(mmdebstrap --variant=apt --architectures=amd64
-    --aptopt="$work/apt/acquire.conf" --aptopt='APT::Install-Recommends "false"' --include="$packages"
+    --aptopt='APT::Install-Recommends "false"' --include="$packages"
     --customize-hook='rm -rf "$1"/var/cache/apt/archives/*.deb')
+  # Line by line, not as a file: without root mmdebstrap could not read it in a private HOME, and would not say so.
+  while read -r line; do make+=(--aptopt="$line"); done <"$work/apt/acquire.conf"
   if is_root; then
     "${make[@]}" --mode=root "$suite" "$1" "$mirror"
     return
   fi
   # Without root: made as a range of subordinate ids, where those can reach it (they cannot see into a private HOME), then
   # unpacked as files of our own.
-  scratch=$(mktemp -d /tmp/cohort-bazelw.XXXXXX)
-  chmod 755 "$scratch"
+  scratch=$(mktemp -d /tmp/cohort-bazelw.XXXXXX) || return
   printf '%s\n' "$scratch" >"$work/scratch"
+  chmod 755 "$scratch"
   TMPDIR=$scratch "${make[@]}" --mode=unshare "$suite" - "$mirror" | tar -x -C "$1" --no-same-owner --exclude='./dev/*'
-  remove_scratch "$scratch"
 }
 
 remove_scratch() { # FOLDER
-  rm -rf --one-file-system "$1" 2>/dev/null || mmdebstrap --unshare-helper rm -rf --one-file-system "$1" || true
+  mmdebstrap --unshare-helper rm -rf --one-file-system "$1"/* 2>/dev/null || true
   rm -rf --one-file-system "$1"
 }
 
@@ -53,5 +53,4 @@ prepare_root() { # FOLDER
   # The machine's own certificates are shown over the root's, and have none in Java's form.
   mkdir -p "$1/usr/share/cohort"
   cp "$1/etc/ssl/certs/java/cacerts" "$1/usr/share/cohort/cacerts"
-  : >>"$1/etc/pip.conf"
 }

@@ -22,16 +22,16 @@ has_all_sources() {
 
 # The addresses that the machine's apt takes packages from, in its own order.
 apt_addresses() {
-  local etc list parts_dir
+  local list parts_dir
   if [[ -n ${COHORT_MIRROR-} ]]; then
     printf '%s\n' "$COHORT_MIRROR"
     return
   fi
   eval "$(apt-config shell list Dir::Etc::sourcelist/f parts_dir Dir::Etc::sourceparts/d)"
-  {
-    cat "${parts_dir%/}"/*.sources 2>/dev/null | awk '/^URIs:/ { for (i = 2; i <= NF; ++i) print $i }'
-    cat "$list" "${parts_dir%/}"/*.list 2>/dev/null | sed -nE 's/^[[:space:]]*deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p'
-  } | sed 's:/*$::' | awk '!seen[$0]++'
+  # Some of these files do not exist on most machines.
+  { cat "${parts_dir%/}"/*.sources "$list" "${parts_dir%/}"/*.list 2>/dev/null || true; } |
+    sed -nE -e 's/^[[:space:]]*deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p' -e 's/^URIs:[[:space:]]*//p' |
+    tr -s '[:blank:]' '\n' | sed 's:/*$::' | awk '$0 && !seen[$0]++'
 }
 
 # choose_mirror: sets $mirror to the first address that has the suite, and leaves apt's view of it in $work/apt.
@@ -68,8 +68,8 @@ write_apt_config() { # ADDRESS
   cat >>"$work/apt/acquire.conf" <<END
 Acquire::Check-Valid-Until "false";
 Acquire::Retries "3";
-Acquire::http::Timeout "30";
-Acquire::https::Timeout "30";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
 END
   cat - "$work/apt/acquire.conf" >"$work/apt/apt.conf" <<END
 Dir::State "$work/apt";
@@ -91,7 +91,7 @@ compare_offer() {
   local found
   differences=()
   if [[ ! -d $root ]]; then
-    found=$(apt_ apt-cache show bazel-bootstrap 2>/dev/null | sed -n 's/^Version: //p' | head -n 1)
+    found=$(apt_ apt-cache show bazel-bootstrap 2>/dev/null | awk '/^Version:/ && !found { found = $2 } END { print found }') || true
     is_usable_version "$found" ||
       differences+=("bazel-bootstrap: wanted 7.7 or a later 7, found ${found:-none}; COHORT_MIRROR=ADDRESS may name a mirror that has it, or install bazelisk")
   fi
@@ -111,7 +111,7 @@ compare_source() { # PACKAGE FILE SHA256 NAME
 
 # The files of source package $1: a line "VERSION FILE SHA256" each.
 offered_files() {
-  apt_ apt-cache showsrc --only-source "$1" 2>/dev/null | awk '
+  { apt_ apt-cache showsrc --only-source "$1" 2>/dev/null || true; } | awk '
     /^Version:/ { version = $2 }
     /^[^ ]/ { sums = /^Checksums-Sha256:/ }
     /^ / && sums { print version, $3, $1 }'
@@ -142,7 +142,7 @@ fetch_source() { # PACKAGE FILE SHA256 NAME
   if is_supplied "$@"; then
     cp "$COHORT_DISTDIR/$4" "$file"
   else
-    version=$(offered_files "$1" | awk -v file="$2" -v sum="$3" '$2 == file && $3 == sum { print $1; exit }')
+    version=$(offered_files "$1" | awk -v file="$2" -v sum="$3" '$2 == file && $3 == sum { found = $1 } END { print found }')
     if ! step "fetching $2" download_source "$1=$version" || ! is_intact "$file" "$3"; then
       missing+=("$4 ($2, sha256 $3): $(step_tail 1)")
       return

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The machine has no Bazel: make a root file system that has one, once, and the archives that are built from.
 #
-#   $cache/root-RECIPE        the root; never changed after it got this name
+#   $cache/root-RECIPE        the root; nothing but mount points is added after it got this name
 #   $cache/output-RECIPE      what Bazel builds in it
 #   $cache/distdir            archives by the name that Bazel asks for
 #   $cache/lock               held while provisioning; its content is the holder's pid
@@ -22,8 +22,9 @@ source "$parts/mirror.sh"
 source "$parts/make_root.sh"
 
 settle_cache() {
-  local home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
-  cache=${XDG_CACHE_HOME:-$home/.cache}/cohort
+  export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+  export USER=${USER:-$(id -un 2>/dev/null || id -u)}
+  cache=${XDG_CACHE_HOME:-$HOME/.cache}/cohort
   [[ $cache == /* ]] || die "the cache folder $cache is not an absolute path: set HOME or XDG_CACHE_HOME to one."
   root=$cache/root-$(recipe_id)
   output=$cache/output-$(recipe_id)
@@ -45,9 +46,13 @@ provision() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    note "this machine has no Bazel: making one in $cache (once)."
-    install_tools
-    check_namespaces
+    if [[ -d $root ]]; then
+      note "this revision pins archives that are not in $distdir yet: fetching them."
+    else
+      note "this machine has no Bazel: making one in $cache (once)."
+      install_tools
+      check_namespaces
+    fi
     choose_mirror
     fetch_sources
     if [[ ! -d $root ]]; then
@@ -63,7 +68,7 @@ provision() {
 
 take_lock() {
   local since=$SECONDS
-  mkdir -p "$cache" "$distdir" 2>/dev/null && [[ -w $cache && -w $distdir ]] ||
+  { mkdir -p "$cache" "$distdir" && [[ -w $cache && -w $distdir ]]; } 2>/dev/null ||
     die "cannot write to $cache as $(id -un) (disk full, or made by another user?)." \
       "Set XDG_CACHE_HOME to a folder of yours with $((root_megabytes / 1000)) GB free, or remove $cache."
   exec {lock_fd}>>"$cache/lock"
@@ -90,38 +95,41 @@ remove_leftovers() {
 
 # On the way out of a call that did not finish: nothing keeps running and nothing half-made stays.
 stop_provisioning() {
-  [[ -z $step_pid ]] || kill -TERM -- "-$step_pid" 2>/dev/null || true
+  if [[ -n $step_pid ]]; then
+    kill -TERM -- "-$step_pid" 2>/dev/null || true
+    note "stopped; removing what is half-made."
+  fi
   remove_work "$work"
 }
 
 # remove_work FOLDER: ends what runs in FOLDER, then removes it. Never leaves the file system: a mount that is left in a
 # half-made root would otherwise take the machine's /dev with it.
 remove_work() {
-  local folder=$1 scratch pids tries
-  for ((tries = 0; tries < 50; ++tries)); do
-    mapfile -t pids < <(processes_in "$folder")
+  local folder=$1 scratch signal=TERM tries pids
+  scratch=$(cat "$folder/scratch" 2>/dev/null || true)
+  for ((tries = 0; tries < 100; ++tries)); do
+    mapfile -t pids < <(processes_in "$folder" ${scratch:+"$scratch"})
     ((${#pids[@]})) || break
-    # A second for those who clean up after themselves.
-    if ((tries < 10)); then kill -TERM "${pids[@]}" 2>/dev/null || true; else kill -KILL "${pids[@]}" 2>/dev/null || true; fi
+    ((tries < 20)) || signal=KILL
+    kill "-$signal" "${pids[@]}" 2>/dev/null || true
     sleep 0.1
   done
   if grep -qF " $folder/" /proc/self/mountinfo; then
     die "there are mounts below $folder: unmount them, then try again."
   fi
-  if [[ -s $folder/scratch ]]; then
-    scratch=$(cat "$folder/scratch")
-    remove_scratch "$scratch"
-  fi
+  [[ -z $scratch ]] || remove_scratch "$scratch"
   rm -rf --one-file-system "$folder"
 }
 
-# The pids of those whose root, working directory or an open file lies in FOLDER.
+# processes_in FOLDER...: the pids of those whose root, working directory or an open file lies in one of them.
 processes_in() {
-  local path target pid
+  local path target pid folder
   find /proc/[0-9]*/{root,cwd,fd} -type l -printf '%p %l\n' 2>/dev/null | while read -r path target; do
-    [[ $target == "$1" || $target == "$1"/* ]] || continue
-    pid=${path#/proc/}
-    pid=${pid%%/*}
-    [[ $pid == "$$" || $pid == "$BASHPID" ]] || printf '%s\n' "$pid"
+    for folder in "$@"; do
+      [[ $target == "$folder" || $target == "$folder"/* ]] || continue
+      pid=${path#/proc/}
+      pid=${pid%%/*}
+      [[ $pid == "$$" || $pid == "$BASHPID" ]] || printf '%s\n' "$pid"
+    done
   done | sort -u
 }

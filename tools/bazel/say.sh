@@ -39,7 +39,7 @@ step() {
   set +m
   while kill -0 "$step_pid" 2>/dev/null; do
     tick "$text" "$since"
-    sleep 0.2
+    sleep 0.2 {lock_fd}>&-
   done
   wait "$step_pid" || status=$?
   step_pid=
@@ -49,4 +49,4 @@ step() {
 }
 
 # The last lines of the step that failed, for die.
-step_tail() { tail -n "${1:-5}" "$step_log" | cut -c1-300; }
+step_tail() { tail -n "$1" "$step_log" | cut -c1-300 | sed '2,$s/^/  /'; }

@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# Provisioning by bazelw, on a machine that is made of stubs: what is made and entered, and that nothing half-made stays.
+set -uo pipefail
+# shellcheck source=tools/bazel/fake_machine.sh
+source "${BASH_SOURCE[0]%/*}/fake_machine.sh"
+
+# start NUMBER: a call in the background that mmdebstrap keeps waiting until $world/go exists; sets $pid, says into $world/said.NUMBER.
+start() {
+  HOME=$world/home PATH=$world/bin FAKE_MMDEBSTRAP=wait "$world/checkout/bazelw" info >"$world/said.$1" 2>&1 </dev/null &
+  pid=$!
+}
+
+wait_until() { # CONDITION...: by evidence, with a limit only for a broken test
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    "$@" && return
+    sleep 0.1
+  done
+  fail "never: $*"
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }
+
+test_makes_a_root_once_and_then_asks_nobody() {
+  bazelw info --x
+  expect_status 5
+  expect_calls 1 mmdebstrap
+  expect_calls 2 "apt-get source"
+  expect_in entered "/usr/bin/setpriv --pdeathsig TERM bazel info --x"
+  [[ $(cat "$world/home/.cache/cohort/distdir/v1.tar.gz") == "content of alpha_1.orig.tar.gz" ]] || fail "no archive"
+  : >"$world/calls"
+  bazelw info
+  expect_status 5
+  expect_calls 0 ""
+  [[ ! -s $world/said ]] || fail "said something"
+}
+
+test_bazel_finds_archives_and_rule_sets_through_its_system_settings() {
+  bazelw info
+  expect_in bazelrc "startup --install_base=/usr/share/bazel"
+  expect_not_in bazelrc sandbox_debug
+  expect_in bazelrc "common --override_repository=rules_cc=/usr/share/bazel/rules/cc"
+  expect_in bazelrc "common --distdir=$world/home/.cache/cohort/distdir"
+  expect_in bazelrc "common --repo_env=COHORT_SOURCES=$world/home/.cache/cohort/distdir"
+}
+
+test_the_environment_is_that_of_the_root_and_what_was_named() {
+  RANK=1 NCCL_DEBUG=INFO PIP_INDEX_URL=u LD_LIBRARY_PATH=/x SECRET=s MINE=m COHORT_PASS_ENV=OTHER,MINE TEST_X=1 bazelw info
+  local name
+  for name in RANK=1 NCCL_DEBUG=INFO PIP_INDEX_URL=u MINE=m "HOME=$world/home" PATH=/usr/sbin:/usr/bin:/sbin:/bin; do
+    expect_in env "$name"
+  done
+  for name in LD_LIBRARY_PATH SECRET TEST_X=; do expect_not_in env "$name"; done
+  TEST_X=1 bazelw exec true
+  expect_in env TEST_X=1
+  expect_in entered "--pdeathsig TERM true"
+}
+
+test_what_a_person_works_on_is_shown() {
+  mkdir "$world/a b"
+  (cd "$world/a b" && COHORT_BIND=/usr/lib bazelw info)
+  expect_in entered "--ro-bind $world/home/.cache/cohort/root-"
+  local top=${world#/}
+  expect_in entered "--bind /${top%%/*} /${top%%/*}"
+  expect_in entered "--bind /usr/lib /usr/lib"
+  expect_in entered "--chdir $world/a b"
+  (cd /var/lib && bazelw info)
+  expect_in entered "--bind /var/lib /var/lib"
+  COHORT_ROOT_WRITABLE=1 bazelw info
+  expect_in entered "--bind $world/home/.cache/cohort/root-"
+  COHORT_BIND=/no/such bazelw info
+  expect_status 36
+  expect_said "COHORT_BIND: /no/such does not exist"
+  COHORT_BIND=/usr bazelw info
+  expect_status 36
+  expect_said "COHORT_BIND: /usr would hide the root's own"
+}
+
+test_a_current_directory_that_cannot_be_shown_is_named() {
+  cd /usr/bin || fail "no /usr/bin"
+  bazelw info
+  cd "$world" || fail "no $world"
+  expect_status 36
+  expect_said "the current directory /usr/bin lies in this machine's system"
+}
+
+test_a_mirror_that_differs_is_one_message_before_the_download() {
+  sed -i 's/alpha_1/alpha_7/' "$world/mirror/alpha.showsrc"
+  : >"$world/mirror/beta.showsrc"
+  FAKE_BAZEL=8.1.0 bazelw info
+  expect_status 36
+  expect_said "http://mirror.test/debian (forky) does not offer what is pinned:"
+  expect_said "bazel-bootstrap: wanted 7.7 or a later 7, found 8.1.0+ds-8"
+  expect_said "alpha: wanted alpha_1.orig.tar.gz (sha256 $(sha256sum "$world/mirror/alpha_1.orig.tar.gz" | cut -d' ' -f1)) as v1.tar.gz, found alpha_7.orig.tar.gz (sha256"
+  expect_said "beta: wanted beta_2.orig.tar.xz"
+  expect_said "found none"
+  expect_said "COHORT_DISTDIR=FOLDER ./bazelw"
+  expect_calls 0 mmdebstrap
+  expect_nothing_made
+}
+
+test_COHORT_DISTDIR_supplies_what_the_mirror_lacks() {
+  : >"$world/mirror/alpha.showsrc"
+  mkdir "$world/mine"
+  printf 'something else' >"$world/mine/v1.tar.gz"
+  COHORT_DISTDIR=$world/mine bazelw info
+  expect_status 36
+  expect_said "$world/mine/v1.tar.gz is not the archive that is pinned: wanted sha256"
+  expect_nothing_made
+  cp "$world/mirror/alpha_1.orig.tar.gz" "$world/mine/v1.tar.gz"
+  COHORT_DISTDIR=$world/mine bazelw info
+  expect_status 5
+  expect_calls 1 "apt-get source"
+  COHORT_DISTDIR=/no/such bazelw info
+  expect_status 5
+}
+
+test_an_archive_that_the_mirror_does_not_deliver_is_named() {
+  FAKE_HOLE=beta bazelw info
+  expect_status 36
+  expect_said "http://mirror.test/debian does not deliver what it offers:"
+  expect_said "beta_2.orig.tar.xz (beta_2.orig.tar.xz, sha256"
+  expect_said "404 Not Found"
+  expect_calls 0 mmdebstrap
+}
+
+test_an_archive_with_other_bytes_is_not_taken() {
+  printf 'tampered' >"$world/mirror/alpha_1.orig.tar.gz"
+  bazelw info
+  expect_status 36
+  expect_said "does not deliver what it offers:"
+  [[ ! -e $world/home/.cache/cohort/distdir/v1.tar.gz ]] || fail "taken"
+}
+
+test_a_table_that_grows_fetches_only_what_is_new() {
+  bazelw info
+  offer gamma gamma_3.orig.tar.gz gamma-3.tar.gz
+  : >"$world/calls"
+  bazelw info
+  expect_status 5
+  expect_said "this revision pins archives that are not in"
+  expect_calls 1 "apt-get source"
+  expect_calls 0 mmdebstrap
+}
+
+test_too_little_space_is_said_before_anything_is_made() {
+  FAKE_FREE=2999 bazelw info
+  expect_status 36
+  expect_said "not enough space in $world/home/.cache/cohort: 3000 MB needed, 2999 MB available."
+  expect_calls 0 ""
+  expect_nothing_made
+}
+
+test_a_disk_that_fills_up_in_the_middle() {
+  FAKE_MMDEBSTRAP=full bazelw info
+  expect_status 36
+  expect_said "the disk is full: making the root in $world/home/.cache/cohort needs 3000 MB."
+  expect_nothing_made
+}
+
+test_a_failing_mmdebstrap_is_quoted() {
+  FAKE_MMDEBSTRAP=broken bazelw info
+  expect_status 36
+  expect_said "E: a maintainer script failed"
+  expect_in home/.cache/cohort/failed.log "E: a maintainer script failed"
+  expect_nothing_made
+}
+
+test_a_root_whose_bazel_does_not_work_is_not_kept() {
+  FAKE_ROOT_BAZEL=8.0.0 bazelw info
+  expect_status 36
+  expect_said "the new root's Bazel does not work: bazel 8.0.0"
+  expect_nothing_made
+}
+
+test_the_second_of_two_calls_waits_for_the_first() {
+  local first second
+  start 1
+  first=$pid
+  wait_until test -s "$world/waiting"
+  start 2
+  second=$pid
+  wait_until grep -qs "another bazelw (pid $first) is provisioning" "$world/said.2"
+  touch "$world/go"
+  wait "$first"
+  [[ $? == 5 ]] || fail "the first failed: $(cat "$world/said.1")"
+  wait "$second"
+  [[ $? == 5 ]] || fail "the second failed: $(cat "$world/said.2")"
+  expect_calls 1 mmdebstrap
+}
+
+test_what_a_killed_call_left_is_ended_and_removed() {
+  local orphan
+  start 1
+  wait_until test -s "$world/waiting"
+  orphan=$(cat "$world/waiting")
+  kill -KILL "$pid"
+  wait "$pid" 2>/dev/null
+  is_gone "$orphan" && fail "the orphan is gone already: this test shows nothing"
+  compgen -G "$world/home/.cache/cohort/provisioning.*" >/dev/null || fail "nothing is left: this test shows nothing"
+  bazelw info
+  expect_status 5
+  expect_said "removing what a call that was killed left"
+  wait_until is_gone "$orphan"
+  ! compgen -G "$world/home/.cache/cohort/provisioning.*" >/dev/null || fail "not removed"
+}
+
+test_a_call_that_is_terminated_cleans_up_itself() {
+  local orphan
+  start 1
+  wait_until test -s "$world/waiting"
+  orphan=$(cat "$world/waiting")
+  kill -TERM "$pid"
+  wait "$pid"
+  [[ $? == 143 ]] || fail "not 143"
+  wait_until is_gone "$orphan"
+  expect_nothing_made
+  expect_in said.1 "stopped; removing what is half-made."
+}
+
+run_tests
