@@ -1,6 +1,7 @@
 // File: torch_file.h
 //
-// Writes .pt files that Python's torch.load(path, weights_only=True) returns as an ordinary dict of tensors.
+// WriteTorchFile: writes .pt files that Python's torch.load(path, weights_only=True) returns as an ordinary dict of
+// tensors.
 
 #ifndef COHORT_CHECKPOINT_TORCH_FILE_H_
 #define COHORT_CHECKPOINT_TORCH_FILE_H_
@@ -19,13 +20,21 @@ namespace cohort {
 // Names and tensors, in the order they are written. Names must be unique.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Local. Writes `tensors` as a flat dict, in order, names letter for letter, to `file`. Tensors on another device are
-// copied to the CPU one by one; non-contiguous ones are written with their strides made contiguous... (see .cc). Uses
-// at most 64 MiB beyond the state.
+// Local. Writes `tensors` to `file` (empty until then) as a flat dict, in order, names letter for letter, values bit
+// for bit. Every tensor comes back on the CPU, detached, with the same dtype and shape.
+//
+// Tensors that share memory share it in the file and when loaded (tied weights), if they have the same dtype. Of a
+// larger storage only the part that the tensors use is written. Dense tensors keep their strides; a view with holes
+// comes back contiguous.
+//
+// The tensors must not change meanwhile. Memory beyond them: at most 64 MiB and some 300 bytes a tensor. Tensors on
+// another device are copied in pieces.
 //
 // Errors, before anything is written:
-//   InvalidArgument  a name twice, an undefined tensor, or a layout or dtype that the format does not hold (names it)
-// and those of WritableFile::Append.
+//   InvalidArgument    a name twice or not UTF-8; an undefined tensor; one with no data (meta) or less than its shape
+//   needs Unimplemented      a layout or dtype that the file would not hold exactly: sparse, nested, quantized, bits
+//                      (each names the tensor)
+// and later those of WritableFile::Append, and of copying from a device.
 absl::Status WriteTorchFile(absl::Span<const std::pair<std::string, at::Tensor>> tensors, WritableFile& file);
 
 }  // namespace cohort
