@@ -46,11 +46,14 @@ void Poller::Unwatch(int fd) {
 }
 
 std::vector<Event> Poller::Wait(std::optional<absl::Duration> timeout) {
-  // Room for all at once: a death left for the next wait would come after signals of this one.
+  // Room for all at once: what is left for the next wait would come after less urgent things of this one.
   std::vector<epoll_event> happened(std::max<size_t>(watched_.size(), 1));
   const int count = epoll_wait(epoll_.get(), happened.data(), static_cast<int>(happened.size()), Milliseconds(timeout));
   std::vector<Event> events;
-  for (int i = 0; i < count; ++i) events.push_back(Unpack(happened[i].data.u64));
+  for (int i = 0; i < count; ++i) {
+    events.push_back(Unpack(happened[i].data.u64));
+    events.back().order = ++num_events_;
+  }
   std::stable_sort(events.begin(), events.end(), [](Event a, Event b) { return a.source < b.source; });
   return events;
 }

@@ -38,6 +38,9 @@ class ProcessTable {
   std::optional<ProcessEnd> CollectEnd(size_t index);
   bool AllHaveEnded() const;
 
+  // True if the leader is on its way to its end, or there already, and can no longer do anything about it.
+  bool IsDying(size_t index) const;
+
   // Waits for helpers that have ended, until none is left (nullopt) or the leader with the returned index stands before them:
   // CollectEnd() it and call again.
   std::optional<size_t> ReapOrphans();

@@ -5,7 +5,11 @@
 //   2  Lead a process group of its own: a signal to the group reaches the rank's helpers as well, and a ^C typed at the
 //      terminal reaches the launcher alone, which passes it on exactly once.
 //   3  Standard streams, signal actions and mask.
-//   4  exec. If it fails, the errno goes to the parent through a pipe that a successful exec closes (close-on-exec). So the
+//   4  One more pipe stays open in the rank, under a high number, and nothing is ever written to it. When a process ends, Linux
+//      releases its files in descending order of their numbers (since 4.3), so that the parent sees this one hang up before
+//      any other rank can see a connection broken. Without it, a rank that ends because of that may end, altogether, before
+//      the one that was the cause: a busy machine may take the processor away from the latter half-way through its end.
+//   5  exec. If it fails, the errno goes to the parent through a pipe that a successful exec closes (close-on-exec). So the
 //      parent knows which of the two it was, and nobody has to guess from an exit code of 127.
 
 #include "cohort/tools/launch/rank_process.h"
@@ -50,6 +54,9 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// Above what a program opens, and below the usual limit of 1024. If it cannot be had, there is just no lifeline.
+constexpr int kMinLifelineNumber = 1000;
+
 // What a child tells its parent if it cannot become the program.
 struct ChildFailure {
   int error;
@@ -62,6 +69,7 @@ struct ChildPlan {
   int in;
   int out;
   int err;
+  int lifeline;
   int failure;
   pid_t parent;
 };
@@ -80,6 +88,7 @@ struct ChildPlan {
   if (dup2(plan.in, STDIN_FILENO) < 0 || dup2(plan.out, STDOUT_FILENO) < 0 || dup2(plan.err, STDERR_FILENO) < 0) {
     Fail(plan, false);
   }
+  fcntl(plan.lifeline, F_DUPFD, kMinLifelineNumber);
   ResetSignals();
   execvpe(plan.arguments[0], plan.arguments, plan.environment);
   Fail(plan, true);
@@ -114,6 +123,7 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command) {
   const std::vector<char*> environment = Pointers(command.environment);
   ABSL_ASSIGN_OR_RETURN(Pipe out, OpenPipe());
   ABSL_ASSIGN_OR_RETURN(Pipe err, OpenPipe());
+  ABSL_ASSIGN_OR_RETURN(Pipe lifeline, OpenPipe());
   ABSL_ASSIGN_OR_RETURN(Pipe failure, OpenPipe());
 
   const ChildPlan plan = {.arguments = arguments.data(),
@@ -121,6 +131,7 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command) {
                           .in = command.stdin_fd,
                           .out = out.write.get(),
                           .err = err.write.get(),
+                          .lifeline = lifeline.write.get(),
                           .failure = failure.write.get(),
                           .parent = getpid()};
   const pid_t pid = fork();
@@ -134,6 +145,7 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command) {
   fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
   return RankProcess{.pid = pid,
                      .exited = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
+                     .lifeline = std::move(lifeline.read),
                      .out = std::move(out.read),
                      .err = std::move(err.read)};
 }

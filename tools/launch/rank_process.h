@@ -29,6 +29,9 @@ struct RankProcess {
   pid_t pid = -1;
   // Readable once the process has ended. Empty where the kernel has no such thing (before Linux 5.3).
   UniqueFd exited;
+  // Hangs up when the process begins to close its files because it ends, before any other file is closed that somebody could
+  // notice; or later, or never, if the process has interfered with descriptors that it does not know.
+  UniqueFd lifeline;
   // The reading ends of its standard output and standard error; reads do not block.
   UniqueFd out;
   UniqueFd err;

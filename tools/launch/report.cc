@@ -20,7 +20,7 @@ std::string Consequence(const RankEnd& end) {
 
 std::string DescribeEnd(const ProcessEnd& end) {
   if (end.signal == 0) return absl::StrCat("exited with code ", end.exit_code);
-  return absl::StrCat("was killed by ", SignalName(end.signal), end.core_dumped ? " (core dumped)" : "");
+  return absl::StrCat("killed by ", SignalName(end.signal), end.core_dumped ? " (core dumped)" : "");
 }
 
 std::string DescribeRank(const RankEnd& end) { return absl::StrCat("rank ", end.rank, " (pid ", end.pid, ")"); }

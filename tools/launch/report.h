@@ -33,7 +33,7 @@ inline bool IsFailure(const ProcessEnd& end) { return end.signal != 0 || end.exi
 // What a shell's $? would show: the exit code, or 128+N for signal N.
 inline int ShellExitCode(const ProcessEnd& end) { return end.signal != 0 ? 128 + end.signal : end.exit_code; }
 
-// "exited with code 3", "was killed by SIGSEGV (core dumped)".
+// "exited with code 3", "killed by SIGSEGV (core dumped)".
 std::string DescribeEnd(const ProcessEnd& end);
 
 // "rank 2 (pid 4711)".

@@ -16,7 +16,7 @@ namespace {
 
 // nohup ignores HUP; a shell without job control ignores INT and QUIT for what it starts with '&'.
 constexpr int kMayStayIgnored[] = {SIGINT, SIGQUIT, SIGHUP};
-constexpr int kAlwaysRead[] = {SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
+constexpr int kAlwaysRead[] = {SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
 constexpr int kIgnored[] = {SIGPIPE, SIGTTIN, SIGTTOU};
 
 bool IsIgnored(int signal) {
@@ -94,6 +94,15 @@ std::optional<int> SignalReader::Next() {
   signalfd_siginfo info;
   if (read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
+}
+
+void SuspendSelf() {
+  sigset_t suspend;
+  sigemptyset(&suspend);
+  sigaddset(&suspend, SIGTSTP);
+  raise(SIGTSTP);  // Blocked now; it takes effect below.
+  sigprocmask(SIG_UNBLOCK, &suspend, nullptr);
+  sigprocmask(SIG_BLOCK, &suspend, nullptr);
 }
 
 void ResetSignals() {

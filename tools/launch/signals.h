@@ -20,7 +20,7 @@ bool IsStopRequest(int signal);
 // "SIGTERM", or "signal 42" for one without a name of its own.
 std::string SignalName(int signal);
 
-// The signals sent to this process, as something that can be waited for: stop requests, USR1, USR2, and CHLD.
+// The signals sent to this process, as something that can be waited for: stop requests, USR1, USR2, TSTP (^Z), and CHLD.
 //
 // A signal among INT, QUIT and HUP that was ignored when the program started stays ignored, as nohup and the shell's '&'
 // mean it; such a one is never read here.
@@ -43,6 +43,9 @@ class SignalReader {
 
   UniqueFd fd_;
 };
+
+// What TSTP does by default: blocks until CONT comes, or returns at once where there is no shell that could send one.
+void SuspendSelf();
 
 // For use between fork() and exec(): undoes what SignalReader did, and what some parent may have left behind. No signal is
 // blocked and each has its default action, but for INT, QUIT and HUP where they were ignored. Async-signal-safe.

@@ -2,8 +2,11 @@
 //
 //   1  Ranks are started one after the other; each has become the program, or failed to, before the next is started. If one
 //      cannot be started, those before it are killed: they have done nothing yet.
-//   2  The first rank that ends with anything but 0 is the cause of whatever follows. Its end comes before the ends that it
-//      brings about because Poller keeps the kernel's order. Its last words are read before it is reported.
+//   2  The first rank that ends with anything but 0 is the cause of whatever follows. But the end of a process takes time:
+//      while it closes its files others fail because of that, and theirs may be the first end that is seen. So ranks are
+//      ordered by when the kernel saw their lifelines hang up (see rank_process.cc), and a rank that ends after the stop has
+//      begun takes the first place if the sign of its death is older. The last words of a rank are read before its end is
+//      reported.
 //   3  Every other process is asked to stop: SIGTERM, or the signal that the launcher itself was sent, to each process group;
 //      then SIGCONT, as a stopped process would not see it. This is done once: a second request could break into the saving
 //      of a checkpoint that the first one began.
@@ -91,14 +94,14 @@ absl::Status Supervisor::StartRank(int local_rank) {
   const int number = job_.plan.rank(local_rank);
   const std::string prefix = LinePrefix(job_.plan, number);
   if (process.exited) poller_.Watch(process.exited.get(), {Source::kRankExit, index}, EPOLLIN);
+  poller_.Watch(process.lifeline.get(), {Source::kRankLifeline, index}, 0);
   RankOutput out(std::move(process.out), prefix, console_.pending(Stream::kOut));
   RankOutput err(std::move(process.err), prefix, console_.pending(Stream::kErr));
   ranks_.push_back({.number = number,
                     .process = std::move(process),
                     .start = absl::Now(),
                     .out = std::move(out),
-                    .err = std::move(err),
-                    .end = std::nullopt});
+                    .err = std::move(err)});
   return absl::OkStatus();
 }
 
@@ -177,8 +180,10 @@ std::optional<absl::Duration> Supervisor::TimeLeft() const {
 
 void Supervisor::Dispatch(Event event) {
   switch (event.source) {
+    case Source::kRankLifeline:
+      return OnLifelineBroken(event.index, event.order);
     case Source::kRankExit:
-      return CollectEnd(event.index);
+      return CollectEnd(event.index, event.order);
     case Source::kSignal:
       while (std::optional<int> signal = signals_.Next()) OnSignal(*signal);
       return;
@@ -204,7 +209,15 @@ void Supervisor::EndOutput(RankOutput& output) {
   output.Finish();
 }
 
-void Supervisor::CollectEnd(size_t index) {
+void Supervisor::OnLifelineBroken(size_t index, int64_t order) {
+  Rank& rank = ranks_[index];
+  poller_.Unwatch(rank.process.lifeline.get());
+  rank.process.lifeline.reset();
+  // Some programs close every descriptor that they do not know, and go on.
+  if (processes_.IsDying(index)) rank.death_order = order;
+}
+
+void Supervisor::CollectEnd(size_t index, int64_t order) {
   const std::optional<ProcessEnd> how = processes_.CollectEnd(index);
   if (!how.has_value()) return;
   Rank& rank = ranks_[index];
@@ -212,6 +225,7 @@ void Supervisor::CollectEnd(size_t index) {
     poller_.Unwatch(rank.process.exited.get());
     rank.process.exited.reset();
   }
+  if (!rank.death_order.has_value()) rank.death_order = order;
   rank.out.Drain();
   rank.err.Drain();
   const absl::Time now = absl::Now();
@@ -224,13 +238,19 @@ void Supervisor::CollectEnd(size_t index) {
               .when = now,
               .lifetime = now - rank.start,
               .was_stopped = phase_ != Phase::kRunning && did_as_asked};
-  if (phase_ == Phase::kRunning && IsFailure(*how)) OnFailure(index);
+  if (!IsFailure(*how)) return;
+  if (phase_ == Phase::kRunning) {
+    OnFirstFailure(index);
+  } else if (first_failure_.has_value() && *rank.death_order < *ranks_[*first_failure_].death_order) {
+    first_failure_ = index;
+    exit_code_ = ShellExitCode(*how);
+  }
 }
 
 void Supervisor::ReapOrphans() {
   while (const std::optional<size_t> leader = processes_.ReapOrphans()) {
     if (ranks_[*leader].process.exited) return;  // Its own event will tell, in the right order; we come back after it.
-    CollectEnd(*leader);
+    CollectEnd(*leader, poller_.num_events());
   }
   orphans_may_wait_ = false;
 }
@@ -240,6 +260,10 @@ void Supervisor::OnSignal(int signal) {
     orphans_may_wait_ = true;
   } else if (IsStopRequest(signal)) {
     OnStopRequest(signal);
+  } else if (signal == SIGTSTP) {
+    processes_.SignalAll(SIGTSTP);
+    SuspendSelf();
+    processes_.SignalAll(SIGCONT);
   } else {
     processes_.SignalAll(signal);
   }
@@ -261,11 +285,11 @@ void Supervisor::OnStopRequest(int signal) {
   }
 }
 
-void Supervisor::OnFailure(size_t index) {
+void Supervisor::OnFirstFailure(size_t index) {
   first_failure_ = index;
   const RankEnd& end = *ranks_[index].end;
   if (!processes_.LiveGroups().empty()) {
-    Say(absl::StrCat(DescribeRank(end), " ", DescribeEnd(end.how), " after ", Rounded(end.lifetime),
+    Say(absl::StrCat(DescribeRank(end), " failed: ", DescribeEnd(end.how), " after ", Rounded(end.lifetime),
                      "; stopping the others: SIGTERM now, SIGKILL ", GraceEnd()));
   }
   BeginStop(ShellExitCode(end.how), SIGTERM);
@@ -317,7 +341,7 @@ void Supervisor::PrintSummary() {
   if (first_failure_.has_value()) {
     const Rank& rank = ranks_[*first_failure_];
     const std::string when = absl::FormatTime("%Y-%m-%d %H:%M:%E3S", rank.end->when, absl::LocalTimeZone());
-    Say(absl::StrCat(DescribeRank(*rank.end), " failed first: it ", DescribeEnd(rank.end->how), " at ", when, ", ",
+    Say(absl::StrCat(DescribeRank(*rank.end), " failed first: ", DescribeEnd(rank.end->how), " at ", when, ", ",
                      Rounded(rank.end->lifetime), " after its start"));
     std::vector<std::string> words = rank.err.LastLines(kSummaryLines);
     const bool is_silent = words.empty();

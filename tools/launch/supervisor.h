@@ -73,7 +73,9 @@ class Supervisor {
     absl::Time start;
     RankOutput out;
     RankOutput err;
-    std::optional<RankEnd> end;
+    // The order of the event that was the first sign of its end.
+    std::optional<int64_t> death_order = std::nullopt;
+    std::optional<RankEnd> end = std::nullopt;
   };
 
   absl::Status StartAll();
@@ -92,14 +94,15 @@ class Supervisor {
   void Dispatch(Event event);
   void ReadOutput(RankOutput& output);
   void EndOutput(RankOutput& output);
-  void CollectEnd(size_t index);
+  void OnLifelineBroken(size_t index, int64_t order);
+  void CollectEnd(size_t index, int64_t order);
   void ReapOrphans();
   void OnSignal(int signal);
   void OnStopRequest(int signal);
   void OnDeadline();
   void OnConsoleError(int error);
 
-  void OnFailure(size_t index);
+  void OnFirstFailure(size_t index);
   void BeginStop(int exit_code, int signal);
   void KillAll();
   void FinishOutput();
@@ -121,7 +124,7 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> deadline_;
   int exit_code_ = 0;
-  // The index of the rank whose failure began the end, if that was what did.
+  // The index of the rank whose failure came first, if that was what began the end.
   std::optional<size_t> first_failure_;
   // What the ranks were asked to stop with; 0 before.
   int stop_signal_ = 0;

@@ -1,0 +1,262 @@
+// How a job ends when it does not end well: whose failure is named, who is stopped and how, and that nobody is left.
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "cohort/tools/launch/test_launcher.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::launch {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::string Subject() { return getenv("SUBJECT"); }
+
+std::vector<std::string> Lines(std::string_view text) { return absl::StrSplit(text, '\n'); }
+
+// Four ranks joined as by sockets: the others see rank 2 go and fail of that, as fast as they can. Rank 2 waits until all are
+// joined (opening a FIFO waits for its reader), and then does `how`.
+std::vector<std::string> JoinedRanks(std::string_view how) {
+  const std::string directory = NewDirectory();
+  for (const char* name : {"/0", "/1", "/3"}) mkfifo(absl::StrCat(directory, name).c_str(), 0600);
+  return Shells(4, absl::StrCat("cd ", directory, "; if [ $RANK = 2 ]; then exec 7>0 8>1 9>3; ", how,
+                                "; fi; cat $RANK; echo connection closed by peer >&2; exit 1"));
+}
+
+TEST(LaunchStopTest, TheFirstFailureIsTheCauseAndItsCodeIsOurs) {
+  // Many times: one wrong order in a hundred would be found in the field, not here.
+  for (int i = 0; i < 20; ++i) {
+    TestLauncher launcher(JoinedRanks("echo boom >&2; exec sh -c 'exit 3'"));
+    const TestLauncher::Result result = launcher.Wait();
+    ASSERT_EQ(result.exit_code, 3) << result.err;
+    ASSERT_THAT(result.err, HasSubstr("[2] boom\n"));
+    ASSERT_THAT(result.err, ContainsRegex("launch: rank 2 \\(pid [0-9]+\\) failed first: exited with code 3 at 20.*\n"
+                                          "launch: its last lines on standard error:\n"
+                                          "launch:   boom\n"));
+    ASSERT_THAT(result.err, Not(ContainsRegex("rank [013] \\(pid [0-9]+\\) failed first")));
+    ASSERT_THAT(launcher.LiveProcesses(), IsEmpty());
+  }
+}
+
+TEST(LaunchStopTest, ASignalIsNamedAndCounts128AndItsNumber) {
+  const TestLauncher::Result result = RunLauncher(JoinedRanks("echo boom; kill -SEGV $$"));
+  EXPECT_EQ(result.exit_code, 139);
+  EXPECT_THAT(result.err, ContainsRegex("rank 2 \\(pid [0-9]+\\) failed first: killed by SIGSEGV"));
+  // It was silent on standard error.
+  EXPECT_THAT(result.err, HasSubstr("launch: its last lines on standard output:\nlaunch:   boom\n"));
+}
+
+TEST(LaunchStopTest, TheFirstFailureIsFoundOnAKernelWithoutPidfds) {
+  TestLauncher::Setup setup;
+  setup.wrapper = {Subject(), "without-pidfd"};
+  const TestLauncher::Result result =
+      RunLauncher(Shells(3, "[ $RANK = 1 ] && exit 3; sleep 1000"), setup);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, ContainsRegex("rank 1 \\(pid [0-9]+\\) failed first"));
+  EXPECT_EQ(RunLauncher(Shells(3, "exit 0"), setup).exit_code, 0);
+}
+
+TEST(LaunchStopTest, WhatBecameOfTheOthersIsMarkedAsConsequence) {
+  const TestLauncher::Result result = RunLauncher(
+      Shells(4,
+             "case $RANK in 0) exit 0;; 1) trap 'exit 9' TERM; touch $DIR/1; while :; do sleep 0.01; done;; "
+             "2) until [ -e $DIR/1 -a -e $DIR/3 ]; do sleep 0.01; done; exit 5;; 3) touch $DIR/3; exec sleep 1000;; esac"),
+      {.environment = {{"DIR", NewDirectory()}}});
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: had finished (exited with code 0)"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 1: failed after it (exited with code 9)"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 3: stopped by the launcher (killed by SIGTERM)"));
+}
+
+TEST(LaunchStopTest, ARankThatEndsEarlyWithSuccessLeavesTheOthersRunning) {
+  const std::string directory = NewDirectory();
+  TestLauncher launcher(Shells(3, absl::StrCat("[ $RANK = 2 ] && { echo $$; exit 0; }; until [ -e ", directory,
+                                               "/go ]; do sleep 0.01; done; echo done")));
+  ASSERT_TRUE(launcher.AwaitOut("\n"));
+  ASSERT_EQ(launcher.out().substr(0, 4), "[2] ");
+  const pid_t early = atoi(launcher.out().c_str() + 4);
+  ASSERT_TRUE(AwaitCondition([&] { return kill(early, 0) != 0; }));
+  WriteFile(absl::StrCat(directory, "/go"), "");
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("[0] done\n"), HasSubstr("[1] done\n")));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(LaunchStopTest, SuccessNeedsEveryRank) {
+  const TestLauncher::Result result = RunLauncher(Shells(3, "[ $RANK = 1 ] && { sleep 0.1; exit 7; }; exit 0"));
+  EXPECT_EQ(result.exit_code, 7);
+}
+
+TEST(LaunchStopTest, RanksThatWillNotDieAreKilledAfterTheGraceTime) {
+  const std::string directory = NewDirectory();
+  ASSERT_EQ(mkfifo(absl::StrCat(directory, "/never").c_str(), 0600), 0);
+  // Rank 0 is busy and deaf; rank 2 is blocked, with a deaf helper.
+  TestLauncher launcher(
+      Shells(3,
+             "cd $DIR; case $RANK in 0) trap '' TERM; touch 0; while :; do :; done;; "
+             "1) until [ -e 0 -a -e 2 ]; do sleep 0.01; done; exit 1;; "
+             "2) (trap '' TERM; touch 2; while :; do sleep 1000; done) & cat never;; esac",
+             {"--grace=0.5"}),
+      {.environment = {{"DIR", directory}}});
+  const absl::Time start = absl::Now();
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(500));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(Lines(result.err), Contains("launch: 500ms of grace are over: SIGKILL for ranks 0, 2"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: stopped by the launcher (killed by SIGKILL)"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+TEST(LaunchStopTest, TheRealProgramUnderAShellHasTheGraceTimeToo) {
+  // The shell dies of SIGTERM at once; what it runs saves something first.
+  const std::string directory = NewDirectory();
+  TestLauncher launcher(
+      Shells(2,
+             "cd $DIR; [ $RANK = 1 ] && { until [ -e ready ]; do sleep 0.01; done; exit 4; }; "
+             "sh -c 'trap \"sleep 0.3; touch saved; exit 0\" TERM; touch ready; while :; do sleep 0.01; done'; :"),
+      {.environment = {{"DIR", directory}}});
+  EXPECT_EQ(launcher.Wait().exit_code, 4);
+  struct stat status;
+  EXPECT_EQ(stat(absl::StrCat(directory, "/saved").c_str(), &status), 0);
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+TEST(LaunchStopTest, TheGraceTimeCanBeSetByAVariable) {
+  const TestLauncher::Result result =
+      RunLauncher(Shells(2, "[ $RANK = 1 ] && exit 6; trap '' TERM; while :; do sleep 1000; done"),
+                  {.environment = {{"COHORT_LAUNCH_GRACE", "0.25"}}});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("SIGKILL in 250ms"));
+}
+
+TEST(LaunchStopTest, HelpersThatOutliveTheirRankAreKilledWithTheJob) {
+  TestLauncher launcher(Shells(2, "sleep 1000 & exit 0"));
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("killing what was left running in the background by ranks 0, 1"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+TEST(LaunchStopTest, AStrangerWithThePipeInItsHandDoesNotHoldTheLauncher) {
+  TestLauncher launcher({"--nproc-per-node=2", Subject(), "daemon"});
+  EXPECT_EQ(launcher.Wait().exit_code, 0);
+  // The test is sound: the daemons do live.
+  EXPECT_THAT(launcher.LiveProcesses(), SizeIs(2));
+}
+
+// Two ranks that print the signals they get and end with 0 when that is USR2.
+class LaunchSignalTest : public testing::Test {
+ protected:
+  LaunchSignalTest() : launcher_({"--nproc-per-node=2", "--grace=1000", Subject(), "signals", absl::StrCat(SIGUSR2)}) {}
+
+  void SetUp() override {
+    for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher_.AwaitOut(text));
+  }
+
+  // Sends the launcher a signal and waits until it has dealt with it.
+  void Send(int signal) {
+    launcher_.Signal(signal);
+    ASSERT_TRUE(AwaitCondition([&] {
+      return absl::StrContains(ReadFile(absl::StrCat("/proc/", launcher_.pid(), "/status")), "ShdPnd:\t0000000000000000\n");
+    }));
+  }
+
+  bool AwaitOnBoth(int signal) {
+    return launcher_.AwaitOut(absl::StrCat("[0] got ", signal, "\n")) &&
+           launcher_.AwaitOut(absl::StrCat("[1] got ", signal, "\n"));
+  }
+
+  static int Count(std::string_view text, std::string_view line) {
+    const std::vector<std::string> lines = Lines(text);
+    return std::count(lines.begin(), lines.end(), line);
+  }
+
+  TestLauncher launcher_;
+};
+
+TEST_F(LaunchSignalTest, AKilledLauncherLeavesNoRank) {
+  EXPECT_THAT(launcher_.LiveProcesses(), SizeIs(3));
+  launcher_.Signal(SIGKILL);
+  EXPECT_EQ(launcher_.Wait().exit_code, 137);
+  EXPECT_TRUE(AwaitCondition([&] { return launcher_.LiveProcesses().empty(); }));
+}
+
+class StopRequestTest : public LaunchSignalTest, public testing::WithParamInterface<int> {};
+
+TEST_P(StopRequestTest, ReachesEachRankOnceAndIsNeverASuccess) {
+  const int signal = GetParam();
+  Send(signal);
+  ASSERT_TRUE(AwaitOnBoth(signal));
+  launcher_.Signal(SIGUSR2);
+  const TestLauncher::Result result = launcher_.Wait();
+  EXPECT_EQ(result.exit_code, 128 + signal);
+  EXPECT_THAT(result.err, HasSubstr("launch: ranks 0, 1: stopped by the launcher (exited with code 0)\n"));
+  EXPECT_EQ(Count(result.out, absl::StrCat("[0] got ", signal)), 1);
+  EXPECT_EQ(Count(result.out, absl::StrCat("[1] got ", signal)), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, StopRequestTest, testing::Values(SIGINT, SIGTERM, SIGHUP, SIGQUIT),
+                         [](const auto& info) { return absl::StrCat("Signal", info.param); });
+
+TEST_F(LaunchSignalTest, ASecondInterruptKillsAtOnce) {
+  Send(SIGINT);
+  ASSERT_TRUE(AwaitOnBoth(SIGINT));
+  launcher_.Signal(SIGINT);
+  const TestLauncher::Result result = launcher_.Wait();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("received SIGINT again: SIGKILL for ranks 0, 1\n"),
+                                HasSubstr("ranks 0, 1: stopped by the launcher (killed by SIGKILL)\n")));
+}
+
+TEST_F(LaunchSignalTest, ASecondTerminationDoesNotReachTheRanks) {
+  Send(SIGTERM);
+  ASSERT_TRUE(AwaitOnBoth(SIGTERM));
+  Send(SIGTERM);
+  launcher_.Signal(SIGUSR2);
+  const TestLauncher::Result result = launcher_.Wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_EQ(Count(result.out, "[0] got 15"), 1);
+  EXPECT_EQ(Count(result.out, "[1] got 15"), 1);
+}
+
+TEST_F(LaunchSignalTest, UserSignalsReachEveryRankAndTheJobGoesOn) {
+  Send(SIGUSR1);
+  ASSERT_TRUE(AwaitOnBoth(SIGUSR1));
+  launcher_.Signal(SIGUSR2);
+  const TestLauncher::Result result = launcher_.Wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(Count(result.out, "[0] got 10"), 1);
+  EXPECT_EQ(Count(result.out, "[1] got 10"), 1);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(LaunchStopTest, AStoppedRankCanBeStoppedForGood) {
+  TestLauncher launcher(Shells(2, "echo $$; while :; do sleep 0.01; done"));
+  ASSERT_TRUE(AwaitCondition([&] { return Lines(launcher.out()).size() == 3; }));
+  const std::string line = launcher.out();
+  ASSERT_EQ(kill(atoi(line.c_str() + 4), SIGSTOP), 0);
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Wait().exit_code, 143);
+}
+
+}  // namespace
+}  // namespace cohort::launch
