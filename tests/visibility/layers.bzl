@@ -24,11 +24,17 @@ LAYERS = [
         ["models"],
     ),
     (
-        ["//runtime/internal:backend", "//runtime/internal:gloo_backend", "//runtime/internal:nccl_backend"],
+        [
+            "//runtime/internal:backend",
+            "//runtime/internal:control_plane",
+            "//runtime/internal:gloo_backend",
+            "//runtime/internal:in_process_backend",
+            "//runtime/internal:nccl_backend",
+        ],
         ["checkpoint", "models", "tests/visibility", "tools/launch", "trainers"],
     ),
     (
-        ["//checkpoint:main_only_saver", "//checkpoint:torch_file", "//checkpoint:writable_file"],
+        ["//checkpoint:main_only_saver", "//checkpoint:module_state", "//checkpoint:torch_file", "//checkpoint:writable_file"],
         ["models", "runtime"],
     ),
     (
@@ -40,7 +46,7 @@ LAYERS = [
         ["checkpoint", "runtime"],
     ),
     (
-        ["//trainers:linear_trainer", "//trainers/data:dataset"],
+        ["//trainers:linear_trainer", "//trainers/data:csv_dataset", "//trainers/data:dataset"],
         ["checkpoint", "models", "runtime"],
     ),
     (
