@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/control_plane.h"
+#include "cohort/runtime/internal/socket.h"
 
 namespace cohort::internal {
 
@@ -62,6 +63,11 @@ using LookUpEndpoint = absl::FunctionRef<absl::StatusOr<std::string>(absl::Durat
 //   and what `publish` and `look_up` return
 absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address, PublishEndpoint publish);
 absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoint look_up);
+
+// The same at a place that all ranks know beforehand: rank 0 listens there already, and the others have connected to it. Nothing
+// needs to be published then, and nothing tells a rank from a stranger who knows the run.
+absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, Listener socket);
+absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, UniqueFd connection);
 
 }  // namespace cohort::internal
 

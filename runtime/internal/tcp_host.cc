@@ -40,8 +40,7 @@ bool SameToken(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TcpHost>> TcpHost::Create(Options options) {
-  ABSL_ASSIGN_OR_RETURN(internal::Listener socket, ListenAt(options.address));
+absl::StatusOr<std::unique_ptr<TcpHost>> TcpHost::Create(Options options, internal::Listener socket) {
   ABSL_ASSIGN_OR_RETURN(std::unique_ptr<Poller> poller, Poller::Create());
   ABSL_RETURN_IF_ERROR(poller->Add(socket.fd.get(), kSocketKey));
   return std::unique_ptr<TcpHost>(new TcpHost(std::move(options), std::move(socket), std::move(poller)));
@@ -50,7 +49,6 @@ absl::StatusOr<std::unique_ptr<TcpHost>> TcpHost::Create(Options options) {
 TcpHost::TcpHost(Options options, internal::Listener socket, std::unique_ptr<Poller> poller)
     : options_(std::move(options)),
       socket_(std::move(socket.fd)),
-      port_(socket.port),
       poller_(std::move(poller)),
       key_of_rank_(options_.world_size),
       last_key_(kSocketKey),
@@ -184,7 +182,7 @@ void TcpHost::Admit(uint64_t key, const Hello& hello) {
   }
   if (judgement.ok()) {
     switchboard_.Update([&](Coordinator& c) { c.Join(hello.rank, hello.pid); });
-  } else if (meeting && hello.world_size != options_.world_size) {
+  } else if (meeting && hello.run_id == options_.run_id && hello.world_size != options_.world_size) {
     switchboard_.Update([&](Coordinator& c) { c.Fail(judgement); });
   }
 }

@@ -31,18 +31,15 @@ class TcpHost final : public ControlLink {
  public:
   struct Options {
     int world_size = 1;
-    std::string address;  // numeric, of this machine
     std::string token;    // what a Hello must hold
     std::string run_id;
   };
 
-  // Listens at a port of the kernel's choice.
-  static absl::StatusOr<std::unique_ptr<TcpHost>> Create(Options options);
+  // Takes over a socket that listens already.
+  static absl::StatusOr<std::unique_ptr<TcpHost>> Create(Options options, internal::Listener socket);
 
   // Tells the ranks that have not left that rank 0 has.
   ~TcpHost() override;
-
-  int port() const { return port_; }
 
   void Start(Listener* absl_nonnull listener) override;
   void Send(ControlMessage message) override;
@@ -76,7 +73,6 @@ class TcpHost final : public ControlLink {
 
   const Options options_;
   const UniqueFd socket_;
-  const int port_;
   const std::unique_ptr<Poller> poller_;
   Listener* listener_ = nullptr;
 
