@@ -11,9 +11,9 @@
 
 namespace cohort {
 
-// Takes [rows, features] to [rows, outputs]. It is a torch::nn::Linear and does not hold one: so its state is named "weight"
-// and "bias", as Python's torch.nn.Linear names it, and not "linear.weight". Parameters start as PyTorch starts them, from the
-// global random generator.
+// Takes [rows, features] to [rows, outputs]. It is a torch::nn::Linear and does not hold one: so its state is named
+// "weight" and "bias", as Python's torch.nn.Linear names it, and not "linear.weight". Parameters start as PyTorch
+// starts them, from the global random generator.
 class Linear final : public torch::nn::LinearImpl {
  public:
   // Both at least 1.

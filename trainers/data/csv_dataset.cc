@@ -122,8 +122,10 @@ absl::StatusOr<std::vector<std::string>> ReadHeader(LineReader& lines) {
     if (absl::StrContains(fields[i], '"')) {
       return lines.Error(absl::StrCat(column, " is quoted: ", Shown(fields[i]), "; quotes are not supported"));
     }
-    if (is_number(fields[i])) return lines.Error(absl::StrCat(column, " is named ", Shown(fields[i]), ": a number is no name"));
-    if (!seen.insert(fields[i]).second) return lines.Error(absl::StrCat(column, " is named ", Shown(fields[i]), ", as one before it"));
+    if (is_number(fields[i]))
+      return lines.Error(absl::StrCat(column, " is named ", Shown(fields[i]), ": a number is no name"));
+    if (!seen.insert(fields[i]).second)
+      return lines.Error(absl::StrCat(column, " is named ", Shown(fields[i]), ", as one before it"));
   }
   return std::vector<std::string>(fields.begin(), fields.end());
 }
@@ -144,7 +146,8 @@ absl::StatusOr<std::vector<int>> PlaceColumns(const std::string& path, const std
     mine = static_cast<int>(i);
   }
   if (std::find(place.begin(), place.end(), -1) == place.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("no column of ", path, " is left as a feature: all ", columns.size(), " are targets"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no column of ", path, " is left as a feature: all ", columns.size(), " are targets"));
   }
   return place;
 }
@@ -188,7 +191,8 @@ absl::StatusOr<Dataset> ReadCsvDataset(const std::string& path, absl::Span<const
     }
     for (size_t i = 0; i < fields.size(); ++i) {
       const absl::StatusOr<double> value = ParseField(fields[i]);
-      if (!value.ok()) return lines.Error(absl::StrCat("column ", i + 1, " (", columns[i], "): ", value.status().message()));
+      if (!value.ok())
+        return lines.Error(absl::StrCat("column ", i + 1, " (", columns[i], "): ", value.status().message()));
       if (place[i] < 0) data.features.push_back(*value);
       if (place[i] >= 0) row_targets[place[i]] = *value;
     }

@@ -14,8 +14,8 @@
 
 namespace cohort {
 
-// Local. Reads all of `path`. `targets` names the columns to predict, in that order; empty means the last column. All other columns are
-// features, in the file's order.
+// Local. Reads all of `path`. `targets` names the columns to predict, in that order; empty means the last column. All
+// other columns are features, in the file's order.
 //
 // The format is strict, because a number read wrongly is a model trained wrongly:
 //   - the first line names the columns; names are not empty, not numbers and not repeated;
@@ -24,8 +24,8 @@ namespace cohort {
 //   - numbers are finite and fit a float: NaN and infinity would spread to every parameter at once.
 //
 // Errors:
-//   InvalidArgument   anything else in the file: its path, line, column, and what stands there; no row at all; a target that is no
-//                     column (lists the columns) or named twice; no column left as a feature
+//   InvalidArgument   anything else in the file: its path, line, column, and what stands there; no row at all; a
+//                     target that is no column (lists the columns) or named twice; no column left as a feature
 //   NotFound, PermissionDenied, FailedPrecondition (a directory), ...  by the operating system's cause, with the path
 absl::StatusOr<Dataset> ReadCsvDataset(const std::string& path, absl::Span<const std::string> targets);
 

@@ -62,7 +62,9 @@ TEST(ReadCsvDatasetTest, TargetsComeInTheOrderTheyAreNamedIn) {
 }
 
 TEST(ReadCsvDatasetTest, TakesCarriageReturnsBlanksAByteOrderMarkAndAMissingLastNewline) {
-  const absl::StatusOr<Dataset> data = ReadText("\xEF\xBB\xBF" "a , y\r\n1,\t2 \r\n3,4");
+  const absl::StatusOr<Dataset> data = ReadText(
+      "\xEF\xBB\xBF"
+      "a , y\r\n1,\t2 \r\n3,4");
   ABSL_ASSERT_OK(data);
   EXPECT_THAT(data->feature_names, ElementsAre("a"));
   EXPECT_THAT(data->features, ElementsAre(1, 3));
@@ -145,13 +147,15 @@ TEST(ReadCsvDatasetTest, ListsTheColumnsWhenATargetIsNone) {
               StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("target \"z\" is not a column of ")));
   ExpectRefused("a,b,y\n1,2,3\n", "data.csv; its columns are: a, b, y", {"z"});
   ExpectRefused("a,y\n1,2\n", "data.csv is left as a feature: all 2 are targets", {"a", "y"});
-  EXPECT_THAT(ReadText("a,b,y\n1,2,3\n", {"b", "b"}), StatusIs(absl::StatusCode::kInvalidArgument, "target \"b\" is named twice"));
+  EXPECT_THAT(ReadText("a,b,y\n1,2,3\n", {"b", "b"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "target \"b\" is named twice"));
 }
 
 TEST(ReadCsvDatasetTest, BoundsTheLengthOfALine) {
   ExpectRefused(absl::StrCat("a,y\n1,", std::string(kMaxCsvLineBytes, '0'), "\n"),
                 "line 2: is longer than 1048576 bytes, the limit for a line");
-  EXPECT_THAT(ReadCsvDataset("/dev/zero", {}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 1: is longer than")));
+  EXPECT_THAT(ReadCsvDataset("/dev/zero", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 1: is longer than")));
 }
 
 TEST(ReadCsvDatasetTest, SaysWhyAFileCannotBeRead) {
@@ -160,7 +164,8 @@ TEST(ReadCsvDatasetTest, SaysWhyAFileCannotBeRead) {
               StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("missing.csv"), HasSubstr("No such file"))));
   EXPECT_THAT(ReadCsvDataset(folder, {}), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("Is a directory")));
   const std::string file = WriteFile("file", "x");
-  EXPECT_THAT(ReadCsvDataset(file + "/below.csv", {}), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("Not a directory")));
+  EXPECT_THAT(ReadCsvDataset(file + "/below.csv", {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("Not a directory")));
   const std::string loop = folder + "/loop.csv";
   std::filesystem::create_symlink(loop, loop);
   EXPECT_THAT(ReadCsvDataset(loop, {}), StatusIs(::testing::Not(absl::StatusCode::kOk), HasSubstr("symbolic links")));

@@ -43,12 +43,27 @@ void StandardizeFeatures(Dataset& data) {
       squares += (data.features[i] - mean) * (data.features[i] - mean);
     }
     const double deviation = std::sqrt(squares / static_cast<double>(data.num_rows));
-    // Not by the deviation alone: the mean of equal numbers may be off by a rounding error, which would be scaled up to 1.
+    // Not by the deviation alone: the mean of equal numbers may be off by a rounding error, which would be scaled up
+    // to 1.
     const bool constant = least == most || deviation == 0;
     for (size_t i = column; i < data.features.size(); i += width) {
       data.features[i] = constant ? 0 : (data.features[i] - mean) / deviation;
     }
   }
+}
+
+double TargetVariation(const Dataset& data) {
+  const size_t width = data.target_names.size();
+  double variation = 0;
+  for (size_t column = 0; column < width; ++column) {
+    double sum = 0;
+    for (size_t i = column; i < data.targets.size(); i += width) sum += data.targets[i];
+    const double mean = sum / static_cast<double>(data.num_rows);
+    for (size_t i = column; i < data.targets.size(); i += width) {
+      variation += (data.targets[i] - mean) * (data.targets[i] - mean);
+    }
+  }
+  return variation;
 }
 
 uint32_t Checksum(const Dataset& data) {

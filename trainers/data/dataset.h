@@ -11,8 +11,8 @@
 
 namespace cohort {
 
-// A table of numbers: in each row some features and the targets to predict from them. Every rank holds the whole table and
-// trains on its share of the rows.
+// A table of numbers: in each row some features and the targets to predict from them. Every rank holds the whole table
+// and trains on its share of the rows.
 struct Dataset {
   // Where the data came from, for people: a path, or "generated".
   std::string source;
@@ -26,11 +26,15 @@ struct Dataset {
   int64_t num_targets() const { return static_cast<int64_t>(target_names.size()); }
 };
 
-// Shifts and scales every feature to mean 0 and standard deviation 1 over all rows (the population's deviation: divided by
-// the number of rows). A feature that is the same in all rows says nothing, and becomes 0. Needs at least one row.
+// Shifts and scales every feature to mean 0 and standard deviation 1 over all rows (the population's deviation: divided
+// by the number of rows). A feature that is the same in all rows says nothing, and becomes 0. Needs at least one row.
 void StandardizeFeatures(Dataset& data);
 
-// A number that differs, but for one case in four billion, between two tables that differ in a name or a value. The same in every process.
+// How much the targets vary: the sum, over all rows and targets, of the squared distance from the target's mean.
+double TargetVariation(const Dataset& data);
+
+// A number that differs, but for one case in four billion, between two tables that differ in a name or a value. The
+// same in every process.
 uint32_t Checksum(const Dataset& data);
 
 }  // namespace cohort

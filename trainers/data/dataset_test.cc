@@ -29,7 +29,8 @@ TEST(StandardizeFeaturesTest, MakesMeanZeroAndPopulationDeviationOne) {
   // Of 1, 3, 5, 7: mean 4, deviation the root of (9 + 1 + 1 + 9) / 4.
   const double far = 3 / std::sqrt(5.0), near = 1 / std::sqrt(5.0);
   const auto is = [](double value) { return DoubleNear(value, 1e-15); };
-  EXPECT_THAT(data.features, ElementsAre(is(-far), is(-far), is(-near), is(-near), is(near), is(near), is(far), is(far)));
+  EXPECT_THAT(data.features,
+              ElementsAre(is(-far), is(-far), is(-near), is(-near), is(near), is(near), is(far), is(far)));
   EXPECT_THAT(data.targets, ElementsAre(1, 1, 1, 1));
 }
 
@@ -47,6 +48,14 @@ TEST(StandardizeFeaturesTest, NumbersTooCloseForADeviationBecomeZero) {
   StandardizeFeatures(data);
   EXPECT_EQ(data.features[0], 0);
   EXPECT_EQ(data.features[2], 0);
+}
+
+TEST(TargetVariationTest, AddsUpOverTheTargetsEachAroundItsOwnMean) {
+  Dataset data;
+  data.target_names = {"y", "z"};
+  data.num_rows = 3;
+  data.targets = {1, 100, 2, 100, 6, 100};
+  EXPECT_DOUBLE_EQ(TargetVariation(data), 4 + 1 + 9);
 }
 
 TEST(ChecksumTest, DiffersWithEveryNameAndValue) {

@@ -29,9 +29,9 @@ absl::StatusOr<Dataset> GenerateDataset(const GeneratedDatasetOptions& options) 
   const int64_t width = options.num_features + options.num_targets;
   if (width > kMaxGeneratedValues / options.num_rows ||
       options.num_features > kMaxGeneratedValues / options.num_targets) {
-    return absl::InvalidArgumentError(absl::StrCat("generated data with ", options.num_rows, " rows, ", options.num_features,
-                                                   " features and ", options.num_targets, " outputs: more than ",
-                                                   kMaxGeneratedValues, " numbers"));
+    return absl::InvalidArgumentError(absl::StrCat("generated data with ", options.num_rows, " rows, ",
+                                                   options.num_features, " features and ", options.num_targets,
+                                                   " outputs: more than ", kMaxGeneratedValues, " numbers"));
   }
 
   Dataset data;

@@ -40,8 +40,10 @@ TEST(GenerateDatasetTest, FollowsTheSeed) {
 TEST(GenerateDatasetTest, RefusesSizesBelowOneOrTooLargeToHold) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(GenerateDataset({.num_rows = 0}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 rows")));
-  EXPECT_THAT(GenerateDataset({.num_features = -3}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-3 features")));
-  EXPECT_THAT(GenerateDataset({.num_targets = kMost}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("outputs")));
+  EXPECT_THAT(GenerateDataset({.num_features = -3}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-3 features")));
+  EXPECT_THAT(GenerateDataset({.num_targets = kMost}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("outputs")));
   EXPECT_THAT(GenerateDataset({.num_rows = 1 << 20, .num_features = 1 << 20}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 134217728 numbers")));
 }

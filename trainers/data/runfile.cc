@@ -1,7 +1,7 @@
 // A program and its runfiles, in the order in which they are tried:
-//   1  P.runfiles, where P is the program as it was started, or as it really is (it may have been started through a symlink)
-//   2  the runfiles tree that P lies in: the program was taken from a tree, perhaps a copied one
-//   3  what the environment says, and manifests: Bazel's own library. Last, because the environment may be another program's
+//   1  P.runfiles, where P is the program as it was started, or as it really is (it may have been started through a
+//   symlink) 2  the runfiles tree that P lies in: the program was taken from a tree, perhaps a copied one 3  what the
+//   environment says, and manifests: Bazel's own library. Last, because the environment may be another program's
 //      (that of the one that started us), and a copied manifest names the place it was copied from.
 
 #include "cohort/trainers/data/runfile.h"
@@ -49,11 +49,10 @@ absl::StatusOr<std::string> LocateRunfile(std::string_view argv0, std::string_vi
     const std::string path = runfiles->Rlocation(std::string(name));
     if (fs::is_regular_file(path, error)) return path;
   }
-  return absl::NotFoundError(absl::StrCat("the program's data file ", name, " is in none of: ",
-                                          absl::StrJoin(trees, ", ", [](std::string* out, const fs::path& tree) {
-                                            absl::StrAppend(out, tree.string());
-                                          }),
-                                          ", nor where RUNFILES_DIR or RUNFILES_MANIFEST_FILE say"));
+  return absl::NotFoundError(absl::StrCat(
+      "the program's data file ", name, " is in none of: ",
+      absl::StrJoin(trees, ", ", [](std::string* out, const fs::path& tree) { absl::StrAppend(out, tree.string()); }),
+      ", nor where RUNFILES_DIR or RUNFILES_MANIFEST_FILE say"));
 }
 
 }  // namespace cohort

@@ -12,8 +12,8 @@
 
 namespace cohort {
 
-// Local. Returns the path of the runfile `name` ("REPOSITORY/PACKAGE/FILE") for the program that was started as `argv0`: started by
-// Bazel, by path, through a symlink, or from a copy of its runfiles tree, with any environment.
+// Local. Returns the path of the runfile `name` ("REPOSITORY/PACKAGE/FILE") for the program that was started as
+// `argv0`: started by Bazel, by path, through a symlink, or from a copy of its runfiles tree, with any environment.
 //
 // Errors:
 //   NotFound  it is in none of the places; lists them

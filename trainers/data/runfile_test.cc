@@ -33,13 +33,15 @@ fs::path TestFolder(const std::string& name) {
 }
 
 TEST(LocateRunfileTest, FindsWhatBazelBuiltForThisTest) {
-  EXPECT_THAT(LocateRunfile("", "cohort/trainers/data/diabetes.csv"), IsOkAndHolds(EndsWith("/cohort/trainers/data/diabetes.csv")));
+  EXPECT_THAT(LocateRunfile("", "cohort/trainers/data/diabetes.csv"),
+              IsOkAndHolds(EndsWith("/cohort/trainers/data/diabetes.csv")));
 }
 
 TEST(LocateRunfileTest, FindsTheRunfilesBesideTheProgram) {
   const fs::path program = TestFolder("beside") / "program";
   MakeProgram(program);
-  EXPECT_THAT(LocateRunfile(program.string(), "cohort/data.txt"), IsOkAndHolds(program.string() + ".runfiles/cohort/data.txt"));
+  EXPECT_THAT(LocateRunfile(program.string(), "cohort/data.txt"),
+              IsOkAndHolds(program.string() + ".runfiles/cohort/data.txt"));
 }
 
 TEST(LocateRunfileTest, FindsTheTreeThatTheProgramLiesIn) {
@@ -57,14 +59,17 @@ TEST(LocateRunfileTest, PrefersTheProgramsOwnTreeToTheEnvironments) {
   MakeProgram(theirs);
   const std::string before = std::getenv("RUNFILES_DIR");
   ASSERT_EQ(setenv("RUNFILES_DIR", (theirs.string() + ".runfiles").c_str(), 1), 0);
-  EXPECT_THAT(LocateRunfile(ours.string(), "cohort/data.txt"), IsOkAndHolds(ours.string() + ".runfiles/cohort/data.txt"));
-  EXPECT_THAT(LocateRunfile("/nowhere/program", "cohort/data.txt"), IsOkAndHolds(theirs.string() + ".runfiles/cohort/data.txt"));
+  EXPECT_THAT(LocateRunfile(ours.string(), "cohort/data.txt"),
+              IsOkAndHolds(ours.string() + ".runfiles/cohort/data.txt"));
+  EXPECT_THAT(LocateRunfile("/nowhere/program", "cohort/data.txt"),
+              IsOkAndHolds(theirs.string() + ".runfiles/cohort/data.txt"));
   ASSERT_EQ(setenv("RUNFILES_DIR", before.c_str(), 1), 0);
 }
 
 TEST(LocateRunfileTest, SaysWhereItLooked) {
   EXPECT_THAT(LocateRunfile("/nowhere/program", "cohort/no_such_file"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("cohort/no_such_file is in none of: /nowhere/program.runfiles, ")));
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("cohort/no_such_file is in none of: /nowhere/program.runfiles, ")));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace cohort {
 std::vector<int64_t> EpochOrder(int64_t num_rows, uint64_t seed, int64_t epoch) {
   std::vector<int64_t> order(num_rows);
   std::iota(order.begin(), order.end(), 0);
-  // The standard fixes what seed_seq and mt19937_64 do, and leaves std::shuffle to each library: so the shuffle is our own.
+  // The standard fixes what seed_seq and mt19937_64 do, and leaves std::shuffle to each library: so the shuffle is our
+  // own.
   std::seed_seq seeds{seed & 0xffffffff, seed >> 32, static_cast<uint64_t>(epoch) & 0xffffffff,
                       static_cast<uint64_t>(epoch) >> 32};
   std::mt19937_64 random(seeds);

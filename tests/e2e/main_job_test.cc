@@ -1,0 +1,143 @@
+// The main job as a person runs it: the trainer under the launcher.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cohort/tests/e2e/process.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The command for `num_ranks` ranks under the launcher.
+std::vector<std::string> Job(int num_ranks, std::vector<std::string> flags = {}) {
+  std::vector<std::string> command = {PathIn("LAUNCH"), absl::StrCat("--nproc-per-node=", num_ranks), PathIn("LINEAR")};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+// The number behind `label` in `line`.
+double NumberAfter(std::string_view line, std::string_view label) {
+  const size_t at = line.find(label);
+  EXPECT_NE(at, line.npos) << label << " is not in: " << line;
+  if (at == line.npos) return 0;
+  const std::vector<std::string_view> words =
+      absl::StrSplit(line.substr(at + label.size()), absl::ByAnyChar(" ;"), absl::SkipEmpty());
+  double number = 0;
+  EXPECT_TRUE(!words.empty() && absl::SimpleAtod(words[0], &number)) << line;
+  return number;
+}
+
+std::vector<double> Losses(std::string_view out) {
+  std::vector<double> losses;
+  for (const std::string_view line : absl::StrSplit(out, '\n')) {
+    if (absl::StrContains(line, "epoch ")) losses.push_back(NumberAfter(line, "loss "));
+  }
+  return losses;
+}
+
+TEST(MainJobTest, WithNoArgumentsTrainsOnRealDataAndSavesWhereThePersonStands) {
+  // As under `bazel run`: the working directory is another one.
+  const std::string stands = NewFolder(), elsewhere = NewFolder();
+  const Process::Result result =
+      RunToEnd(Job(2), {.environment = {{"BUILD_WORKING_DIRECTORY", stands}}, .directory = elsewhere});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(FilesIn(stands), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
+                                           "checkpoints/model_epoch_9.pth"));
+  EXPECT_THAT(FilesIn(elsewhere), IsEmpty());
+
+  EXPECT_THAT(result.out, HasSubstr("442 rows"));
+  EXPECT_THAT(result.out, HasSubstr("age sex bmi bp s1 s2 s3 s4 s5 s6 -> progression"));
+  EXPECT_THAT(result.out, HasSubstr("2 ranks, backend gloo"));
+  EXPECT_THAT(Losses(result.out), SizeIs(10));
+  for (const int epoch : {0, 5, 9}) {
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/model_epoch_", epoch, ".pth  ")));
+  }
+  EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.5);
+  EXPECT_NEAR(NumberAfter(result.out, "the best there is: "), 0.51775, 1e-5);
+  // Only the main rank writes.
+  for (const std::string_view line : absl::StrSplit(result.out + result.err, '\n', absl::SkipEmpty())) {
+    EXPECT_TRUE(absl::StartsWith(line, "[0] ")) << line;
+  }
+}
+
+TEST(MainJobTest, TheLossIsTheSameOnOneTwoAndFourRanks) {
+  std::map<int, std::vector<double>> losses;
+  for (const int num_ranks : {1, 2, 4}) {
+    const std::string folder = NewFolder();
+    const Process::Result result = RunToEnd(Job(num_ranks), {.directory = folder});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
+                                             "checkpoints/model_epoch_9.pth"));
+    losses[num_ranks] = Losses(result.out);
+    ASSERT_THAT(losses[num_ranks], SizeIs(10)) << result.out;
+    for (int epoch = 0; epoch < 10; ++epoch) {
+      EXPECT_NEAR(losses[num_ranks][epoch] / losses[1][epoch], 1, 1e-5) << num_ranks << " ranks, epoch " << epoch;
+    }
+  }
+}
+
+TEST(MainJobTest, FullBatchTrainingReachesTheLeastSquaresFit) {
+  const Process::Result result =
+      RunToEnd(Job(2, {"--batch_size=442", "--epochs=1000", "--save_every=1000", "--learning_rate=0.2"}),
+               {.directory = NewFolder()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NEAR(NumberAfter(result.out, "fit      R2 "), 0.51775, 1e-4);
+}
+
+TEST(MainJobTest, TakesAFileOfThePersonsOwnWithSeveralTargets) {
+  const std::string stands = NewFolder();
+  std::string csv = "twice,x,minus,z\n";
+  for (int x = 0; x < 50; ++x) absl::StrAppend(&csv, 2 * x, ",", x, ",", -x, ",", x % 7, "\n");
+  WriteFile(stands + "/my.csv", csv);
+  const Process::Result result =
+      RunToEnd(Job(2, {"--data=my.csv", "--target=minus,twice", "--checkpoint_dir=out/here", "--epochs=50",
+                       "--save_every=49", "--batch_size=10", "--optimizer=adam", "--seed=7"}),
+               {.environment = {{"BUILD_WORKING_DIRECTORY", stands}}, .directory = NewFolder()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Linear(2, 2): x z -> minus twice"));
+  EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.9);
+  EXPECT_THAT(FilesIn(stands), ElementsAre("my.csv", "out/here/model_epoch_0.pth", "out/here/model_epoch_49.pth"));
+}
+
+TEST(MainJobTest, GeneratesDataOfTheSizeAskedFor) {
+  Process::Result result = RunToEnd(Job(2, {"--data=generated"}), {.directory = NewFolder()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Linear(10, 2)"));
+  result = RunToEnd(Job(1, {"--data=generated", "--features=3", "--outputs=1"}), {.directory = NewFolder()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Linear(3, 1)"));
+}
+
+TEST(MainJobTest, WithoutALauncherIsAWorldOfOne) {
+  const std::string folder = NewFolder();
+  const Process::Result result = RunToEnd({PathIn("LINEAR"), "--epochs=1"}, {.directory = folder});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 rank, backend none"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth"));
+}
+
+TEST(MainJobTest, TheHelpNamesEveryFlagAndExitCode) {
+  const Process::Result result = RunToEnd({PathIn("LINEAR"), "--help"});
+  for (const std::string_view flag :
+       {"data", "target", "epochs", "save_every", "checkpoint_dir", "batch_size", "optimizer", "learning_rate", "seed",
+        "backend", "init_timeout", "features", "outputs"}) {
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("--", flag, " (")));
+  }
+  EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 trained"));
+}
+
+}  // namespace
+}  // namespace cohort::testing

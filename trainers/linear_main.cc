@@ -1,0 +1,222 @@
+// The program that trains a linear model: `//trainers:linear`. See its --help.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "cohort/checkpoint/main_only_saver.h"
+#include "cohort/runtime/init_process_group.h"
+#include "cohort/runtime/process_group.h"
+#include "cohort/trainers/data/csv_dataset.h"
+#include "cohort/trainers/data/dataset.h"
+#include "cohort/trainers/data/generated_dataset.h"
+#include "cohort/trainers/data/runfile.h"
+#include "cohort/trainers/least_squares.h"
+#include "cohort/trainers/linear_trainer.h"
+#include "cohort/trainers/outcome.h"
+
+ABSL_FLAG(std::string, data, "diabetes",
+          "What to learn from: \"diabetes\" (442 patients, 10 measurements, one target; comes with the program), "
+          "\"generated\", or the path of a CSV file with a header");
+ABSL_FLAG(std::vector<std::string>, target, {}, "Columns to predict, separated by commas; default: the last column");
+ABSL_FLAG(std::optional<int64_t>, features, std::nullopt, "Number of features of --data=generated; default 10");
+ABSL_FLAG(std::optional<int64_t>, outputs, std::nullopt, "Number of targets of --data=generated; default 2");
+ABSL_FLAG(int64_t, epochs, cohort::LinearTrainerOptions().epochs, "How often every row is used");
+ABSL_FLAG(int64_t, save_every, cohort::LinearTrainerOptions().save_every,
+          "Save after epoch 0 and every so many epochs; the last epoch is always saved");
+ABSL_FLAG(std::string, checkpoint_dir, "./checkpoints",
+          "Where model_epoch_E.pth goes; made if missing. Relative to where you stand, also under `bazel run`");
+ABSL_FLAG(int64_t, batch_size, cohort::LinearTrainerOptions().batch_size,
+          "Rows a step, of all ranks together: the result does not depend on the number of ranks");
+ABSL_FLAG(std::string, optimizer, cohort::LinearTrainerOptions().optimizer, "sgd or adam");
+ABSL_FLAG(std::optional<double>, learning_rate, std::nullopt,
+          "Default: for sgd 0.5 / (features + 1), for adam 0.02 x the targets' root mean square");
+ABSL_FLAG(uint64_t, seed, 0, "Of the first parameters, the order of the rows, and generated data");
+ABSL_FLAG(std::string, backend, "auto", "What the ranks talk through: gloo, nccl, or auto: nccl if every rank can");
+ABSL_FLAG(absl::Duration, init_timeout, cohort::InitProcessGroupOptions().init_timeout,
+          "How long to wait for the other ranks to come");
+
+namespace cohort {
+namespace {
+
+constexpr std::string_view kUsage = R"(fits a linear model, on one rank or on many.
+
+  ./bazelw run --config=launch //trainers:linear             two ranks, the diabetes data
+  ./bazelw run //trainers:linear -- --data=my.csv --target=price
+
+Features are standardized: (x - mean) / deviation over all rows; targets are not. Checkpoints are state dicts of Python's
+torch.nn.Linear: torch.load(path, weights_only=True).
+
+Exit codes: 0 trained, and every checkpoint is on disk; 1 it cannot work as started (flags, environment, data, paths);
+69 another rank died or did not come; 70 a bug; 74 the disk is full or failed, or there is no memory.)";
+
+// `path` as the person who typed it means it: under `bazel run` the working directory is not where they stand.
+std::string FromWhereThePersonStands(const std::string& path) {
+  const char* stands = std::getenv("BUILD_WORKING_DIRECTORY");
+  return (std::filesystem::path(stands != nullptr ? stands : "") / path).string();
+}
+
+LinearTrainerOptions TrainerOptions() {
+  LinearTrainerOptions options;
+  options.epochs = absl::GetFlag(FLAGS_epochs);
+  options.save_every = absl::GetFlag(FLAGS_save_every);
+  options.checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir);
+  options.batch_size = absl::GetFlag(FLAGS_batch_size);
+  options.optimizer = absl::GetFlag(FLAGS_optimizer);
+  options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  return options;
+}
+
+absl::Status WrongFlag(std::string_view flag, std::string_view value, std::string_view allowed) {
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, ": ", allowed));
+}
+
+// Before any socket and any file.
+absl::Status CheckFlags(const std::vector<char*>& arguments) {
+  if (arguments.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument \"", arguments[1], "\": there are only flags, see --help"));
+  }
+  const std::string data = absl::GetFlag(FLAGS_data);
+  if (data.empty()) return WrongFlag("data", "", "must be diabetes, generated, or the path of a CSV file");
+  if (data == "generated" && !absl::GetFlag(FLAGS_target).empty()) {
+    return WrongFlag("target", absl::StrJoin(absl::GetFlag(FLAGS_target), ","),
+                     "is for CSV files, and not for --data=generated");
+  }
+  for (const auto& [name, value] :
+       {std::pair("features", absl::GetFlag(FLAGS_features)), std::pair("outputs", absl::GetFlag(FLAGS_outputs))}) {
+    if (value.has_value() && data != "generated")
+      return WrongFlag(name, absl::StrCat(*value), "is for --data=generated only");
+    if (value.has_value() && (*value < 1 || *value > kMaxGeneratedValues)) {
+      return WrongFlag(name, absl::StrCat(*value), absl::StrCat("must be from 1 to ", kMaxGeneratedValues));
+    }
+  }
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  if (backend != "auto" && backend != "gloo" && backend != "nccl")
+    return WrongFlag("backend", backend, "must be auto, gloo or nccl");
+  const absl::Duration init_timeout = absl::GetFlag(FLAGS_init_timeout);
+  if (init_timeout <= absl::ZeroDuration()) {
+    return WrongFlag("init_timeout", absl::FormatDuration(init_timeout), "must be more than 0, for example 30s or 5m");
+  }
+  // The options are named as the flags are.
+  const absl::Status valid = CheckLinearTrainerOptions(TrainerOptions());
+  return valid.ok() ? valid : absl::InvalidArgumentError(absl::StrCat("--", valid.message()));
+}
+
+absl::StatusOr<Dataset> ReadData(std::string_view argv0) {
+  const std::string data = absl::GetFlag(FLAGS_data);
+  if (data == "generated") {
+    GeneratedDatasetOptions options;
+    options.num_features = absl::GetFlag(FLAGS_features).value_or(options.num_features);
+    options.num_targets = absl::GetFlag(FLAGS_outputs).value_or(options.num_targets);
+    options.seed = absl::GetFlag(FLAGS_seed);
+    return GenerateDataset(options);
+  }
+  std::string path = FromWhereThePersonStands(data);
+  if (data == "diabetes") {
+    ABSL_ASSIGN_OR_RETURN(path, LocateRunfile(argv0, COHORT_DIABETES_CSV));
+  }
+  return ReadCsvDataset(path, absl::GetFlag(FLAGS_target));
+}
+
+// Writes to stdout on the main rank, at once: somebody may be watching through a pipe.
+template <typename... Args>
+void Print(const ProcessGroup& group, const absl::FormatSpec<Args...>& format, const Args&... args) {
+  if (!group.is_main()) return;
+  absl::PrintF(format, args...);
+  std::fflush(stdout);
+}
+
+std::string ShownR2(double r2) {
+  return std::isnan(r2) ? "undefined (the target is constant)" : absl::StrFormat("%.5f", r2);
+}
+
+void PrintStart(const ProcessGroup& group, const Dataset& data, const LinearTrainerOptions& options) {
+  Print(group, "data     %d rows from %s\n", data.num_rows, data.source);
+  Print(group, "model    Linear(%d, %d): %s -> %s\n", data.num_features(), data.num_targets(),
+        absl::StrJoin(data.feature_names, " "), absl::StrJoin(data.target_names, " "));
+  Print(group, "job      %d %s, backend %s; %d rows a step in all; %s, learning rate %.4g\n", group.world_size(),
+        group.world_size() == 1 ? "rank" : "ranks", group.backend_name(), std::min(options.batch_size, data.num_rows),
+        options.optimizer, LearningRate(options, data));
+}
+
+// The fit beside the best one there is, where that is found in a moment.
+void PrintFit(const ProcessGroup& group, const Dataset& data, const EpochReport& last) {
+  if (!group.is_main()) return;
+  std::string best;
+  const double work = static_cast<double>(data.num_rows) * std::pow(static_cast<double>(data.num_features()), 2);
+  if (work < 1e9 && !std::isnan(last.r2)) {
+    const absl::StatusOr<double> error = LeastSquaresError(data);
+    if (error.ok())
+      best = absl::StrFormat("; least squares, the best there is: %s", ShownR2(1 - *error / TargetVariation(data)));
+  }
+  Print(group, "fit      R2 %s%s\n", ShownR2(last.r2), best);
+}
+
+absl::Status Train(ProcessGroup& group, std::string_view argv0) {
+  const LinearTrainerOptions options = TrainerOptions();
+  ABSL_ASSIGN_OR_RETURN(const Dataset data, AgreeOnDataset(group, ReadData(argv0)));
+  PrintStart(group, data, options);
+  LinearTrainerObserver observer;
+  observer.on_epoch = [&](const EpochReport& epoch) {
+    Print(group, "epoch %-3d loss %.6f  R2 %s\n", epoch.epoch, epoch.loss, ShownR2(epoch.r2));
+  };
+  observer.on_save = [&](const SaveReport& saved) {
+    Print(group, "saved    %s  %d bytes in %s\n", saved.path, saved.num_bytes,
+          absl::FormatDuration(absl::Trunc(saved.blocked, absl::Microseconds(100))));
+  };
+  ABSL_ASSIGN_OR_RETURN(const EpochReport last, TrainLinear(group, data, options, observer));
+  PrintFit(group, data, last);
+  return absl::OkStatus();
+}
+
+absl::Status Run(const std::vector<char*>& arguments) {
+  absl::Status status = CheckFlags(arguments);
+  std::unique_ptr<ProcessGroup> group;
+  if (status.ok()) {
+    InitProcessGroupOptions options;
+    options.backend = absl::GetFlag(FLAGS_backend);
+    options.init_timeout = absl::GetFlag(FLAGS_init_timeout);
+    absl::StatusOr<std::unique_ptr<ProcessGroup>> connected = InitProcessGroup(options);
+    status = connected.status();
+    if (connected.ok()) group = *std::move(connected);
+  }
+  if (group == nullptr) {
+    ReportError(status);
+    return status;
+  }
+  status = Train(*group, arguments[0]);
+  if (!status.ok()) ReportError(*group, status);
+  const absl::Status left = group->Shutdown();
+  if (status.ok() && !left.ok()) ReportError(left);
+  return status.ok() ? left : status;
+}
+
+}  // namespace
+}  // namespace cohort
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(cohort::kUsage);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  return cohort::ExitCodeOf(cohort::Run(arguments));
+}
