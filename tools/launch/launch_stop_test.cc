@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -12,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "cohort/tools/launch/test_launcher.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -117,9 +117,9 @@ TEST(LaunchStopTest, RanksThatWillNotDieAreKilledAfterTheGraceTime) {
              "2) (trap '' TERM; touch 2; while :; do sleep 1000; done) & cat never;; esac",
              {"--grace=0.5"}),
       {.environment = {{"DIR", directory}}});
-  const absl::Time start = absl::Now();
+  const auto start = std::chrono::steady_clock::now();
   const TestLauncher::Result result = launcher.Wait();
-  EXPECT_GE(absl::Now() - start, absl::Milliseconds(500));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(Lines(result.err), Contains("launch: 500ms of grace are over: SIGKILL for ranks 0, 2"));
   EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: stopped by the launcher (killed by SIGKILL)"));

@@ -118,10 +118,13 @@ absl::StatusOr<UniqueFd> Supervisor::OpenStandardInput(int local_rank) {
 }
 
 void Supervisor::OnStartFailed(const absl::Status& status) {
-  Say(status.message());
-  exit_code_ = absl::IsNotFound(status)             ? kExitNotFound
-               : absl::IsFailedPrecondition(status) ? kExitNotExecutable
-                                                    : kExitLauncherFailed;
+  if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
+    Say(status.message());
+    exit_code_ = absl::IsNotFound(status) ? kExitNotFound : kExitNotExecutable;
+  } else {
+    Say(absl::StrCat("rank ", job_.plan.rank(static_cast<int>(ranks_.size())), ": ", status.message()));
+    exit_code_ = kExitLauncherFailed;
+  }
   KillAll();
 }
 

@@ -1,0 +1,111 @@
+#include "cohort/tools/launch/port_reservation.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/status_matchers.h"
+#include "absl/strings/str_cat.h"
+#include "cohort/tools/launch/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::launch {
+namespace {
+
+using ::absl_testing::IsOk;
+using ::absl_testing::StatusIs;
+
+sockaddr_in Loopback(int port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+// A socket of another program; empty if it cannot have the port.
+UniqueFd Bind(int port, bool reuse_address) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+  const int on = 1;
+  if (reuse_address) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const sockaddr_in address = Loopback(port);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return UniqueFd();
+  return fd;
+}
+
+int PortOf(const UniqueFd& fd) {
+  sockaddr_in address = {};
+  socklen_t length = sizeof(address);
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+bool Connects(int port) {
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+  const sockaddr_in address = Loopback(port);
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+TEST(PortReservationTest, AServerOfTheJobCanListenWhileThePortIsHeld) {
+  const absl::StatusOr<PortReservation> reservation = PortReservation::ChooseFree();
+  ASSERT_THAT(reservation, IsOk());
+  const UniqueFd server = Bind(reservation->port(), /*reuse_address=*/true);
+  ASSERT_TRUE(server);
+  ASSERT_EQ(listen(server.get(), 1), 0);
+  EXPECT_TRUE(Connects(reservation->port()));
+}
+
+TEST(PortReservationTest, NobodyElseCanBindThePortUntilItIsReleased) {
+  std::optional<PortReservation> reservation = *PortReservation::ChooseFree();
+  const int port = reservation->port();
+  EXPECT_FALSE(Bind(port, /*reuse_address=*/false));
+  reservation.reset();
+  EXPECT_TRUE(Bind(port, /*reuse_address=*/false));
+}
+
+TEST(PortReservationTest, AReservedPortAcceptsNoConnection) {
+  EXPECT_FALSE(Connects(PortReservation::ChooseFree()->port()));
+}
+
+TEST(PortReservationTest, NoPortIsChosenTwice) {
+  // Also against sockets that choose for themselves, SO_REUSEADDR or not.
+  std::vector<PortReservation> reservations;
+  std::vector<UniqueFd> others;
+  std::set<int> ports;
+  constexpr int kRounds = 200;
+  for (int i = 0; i < kRounds; ++i) {
+    absl::StatusOr<PortReservation> reservation = PortReservation::ChooseFree();
+    ASSERT_THAT(reservation, IsOk());
+    ports.insert(reservation->port());
+    reservations.push_back(*std::move(reservation));
+    others.push_back(Bind(0, /*reuse_address=*/i % 2 == 0));
+    ports.insert(PortOf(others.back()));
+  }
+  EXPECT_EQ(ports.size(), 2 * kRounds);
+}
+
+TEST(PortReservationTest, APortOnWhichSomebodyListensIsRefusedByName) {
+  const UniqueFd server = Bind(0, /*reuse_address=*/true);
+  ASSERT_EQ(listen(server.get(), 1), 0);
+  const int port = PortOf(server);
+  EXPECT_THAT(PortReservation::Claim(port),
+              StatusIs(absl::StatusCode::kUnavailable, absl::StrCat("port ", port, " is in use by another program")));
+}
+
+TEST(PortReservationTest, AFreePortThatTheUserNamedIsClaimed) {
+  // Somebody who holds it as we do is not in the way: known to be free of anybody else.
+  const absl::StatusOr<PortReservation> chosen = PortReservation::ChooseFree();
+  ASSERT_THAT(chosen, IsOk());
+  std::optional<PortReservation> claimed = *PortReservation::Claim(chosen->port());
+  EXPECT_EQ(claimed->port(), chosen->port());
+}
+
+}  // namespace
+}  // namespace cohort::launch
