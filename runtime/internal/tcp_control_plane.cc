@@ -116,17 +116,37 @@ absl::StatusOr<UniqueFd> Connect(const Publication& endpoint, SteadyTime deadlin
   }
 }
 
+absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socket, std::string token, SteadyTime deadline) {
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpHost> host, TcpHost::Create({.world_size = options.world_size,
+                                                                        .token = std::move(token),
+                                                                        .run_id = options.run_id},
+                                                                       std::move(socket)));
+  return Meet(options, std::move(host), deadline);
+}
+
+absl::StatusOr<Meeting> MeetAsGuest(const MeetingOptions& options, UniqueFd connection, std::string token,
+                                    SteadyTime deadline) {
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(std::move(connection), {.token = std::move(token),
+                                                                                              .rank = options.rank,
+                                                                                              .world_size = options.world_size,
+                                                                                              .run_id = options.run_id,
+                                                                                              .pid = getpid()}));
+  return Meet(options, std::move(link), deadline);
+}
+
 }  // namespace
 
 absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address, PublishEndpoint publish) {
   SteadyTime deadline = After(SteadyNow(), options.timeout);
   ABSL_ASSIGN_OR_RETURN(std::string token, DrawToken());
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpHost> host, TcpHost::Create({.world_size = options.world_size,
-                                                                        .address = host_address,
-                                                                        .token = token,
-                                                                        .run_id = options.run_id}));
-  ABSL_RETURN_IF_ERROR(publish(absl::StrCat(host_address, " ", host->port(), " ", token)));
-  return Meet(options, std::move(host), deadline);
+  ABSL_ASSIGN_OR_RETURN(Listener socket, ListenAt(host_address));
+  // Who reads this may connect at once: the socket listens already, and what arrives waits in it.
+  ABSL_RETURN_IF_ERROR(publish(absl::StrCat(host_address, " ", socket.port, " ", token)));
+  return MeetAsHost(options, std::move(socket), std::move(token), deadline);
+}
+
+absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, Listener socket) {
+  return MeetAsHost(options, std::move(socket), "", After(SteadyNow(), options.timeout));
 }
 
 absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoint look_up) {
@@ -140,12 +160,11 @@ absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoin
     if (absl::IsInvalidArgument(connection.status())) return AtMeetingPoint(connection.status(), options);
     return RankZeroIsMissing(options, connection.status());
   }
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(*std::move(connection), {.token = endpoint.token,
-                                                                                               .rank = options.rank,
-                                                                                               .world_size = options.world_size,
-                                                                                               .run_id = options.run_id,
-                                                                                               .pid = getpid()}));
-  return Meet(options, std::move(link), deadline);
+  return MeetAsGuest(options, *std::move(connection), std::move(endpoint.token), deadline);
+}
+
+absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, UniqueFd connection) {
+  return MeetAsGuest(options, std::move(connection), "", After(SteadyNow(), options.timeout));
 }
 
 }  // namespace cohort::internal
