@@ -161,6 +161,7 @@ test_a_failing_mmdebstrap_is_quoted() {
   FAKE_MMDEBSTRAP=broken bazelw info
   expect_status 36
   expect_said "E: a maintainer script failed"
+  expect_said "mmdebstrap could not make the root."
   expect_in home/.cache/cohort/failed.log "E: a maintainer script failed"
   expect_nothing_made
 }
