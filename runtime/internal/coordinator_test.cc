@@ -221,7 +221,7 @@ TEST_F(CoordinatorTest, ARankThatComesAfterTheFailureHearsOfItAtOnce) {
 TEST_F(CoordinatorTest, AfterTheFailureNothingIsAnswered) {
   Start(2);
   coordinator_->Disconnect(1);
-  PoisonOf(0);
+  EXPECT_THAT(PoisonOf(0), StatusIs(absl::StatusCode::kUnavailable));
   Arrive(0, "step");
   EXPECT_THAT(Say(0, Report{.operation = "Barrier", .error = absl::UnavailableError("pipe")}), IsOk());
   Pass(absl::Hours(1));

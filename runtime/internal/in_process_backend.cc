@@ -1,42 +1,13 @@
 #include "cohort/runtime/internal/in_process_backend.h"
 
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "cohort/runtime/internal/control_only_backend.h"
 #include "cohort/runtime/internal/steady_time.h"
 
 namespace cohort::internal {
-namespace {
-
-class InProcessBackend final : public Backend {
- public:
-  explicit InProcessBackend(std::unique_ptr<ControlLink> link) : control_plane_(std::move(link)) {}
-
-  std::string_view name() const override { return "in-process"; }
-
-  // There is no data plane: threads have no collectives of their own.
-  absl::Status Barrier(absl::Duration timeout) override {
-    return Meet({.operation = "Barrier", .timeout = timeout}).status();
-  }
-
-  absl::StatusOr<std::vector<std::string>> Meet(Arrival arrival) override { return control_plane_.Meet(std::move(arrival)); }
-
-  absl::Status Leave(absl::Duration timeout) override { return control_plane_.Leave(timeout); }
-
-  absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) override {
-    return control_plane_.Explain(name, error, waited);
-  }
-
- private:
-  ControlPlane control_plane_;
-};
-
-}  // namespace
 
 class InProcessHub::Link final : public ControlLink {
  public:
@@ -74,7 +45,7 @@ InProcessHub::InProcessHub(int world_size)
     : slots_(world_size), switchboard_(world_size, [this](const Coordinator::Outgoing& outgoing) { Deliver(outgoing); }) {}
 
 std::unique_ptr<Backend> InProcessHub::Connect(int rank) {
-  return std::make_unique<InProcessBackend>(std::make_unique<Link>(this, rank));
+  return std::make_unique<ControlOnlyBackend>("in-process", std::make_unique<ControlPlane>(std::make_unique<Link>(this, rank)));
 }
 
 void InProcessHub::Kill(int rank) {

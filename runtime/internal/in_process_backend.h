@@ -1,6 +1,6 @@
 // File: in_process_backend.h
 //
-// InProcessBackend: ranks that are threads of one process, over the same coordinator as the real ones, in memory.
+// InProcessHub: ranks that are threads of one process, over the same coordinator as the real ones, in memory.
 
 #ifndef COHORT_RUNTIME_INTERNAL_IN_PROCESS_BACKEND_H_
 #define COHORT_RUNTIME_INTERNAL_IN_PROCESS_BACKEND_H_

@@ -30,6 +30,7 @@ class UniqueFd {
   }
 
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
   bool is_open() const { return fd_ >= 0; }
 
  private:
