@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -216,6 +217,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
 }  // namespace cohort
 
 int main(int argc, char** argv) {
+  // A limit on the size of files is then an error of the save, which names the file, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   absl::SetProgramUsageMessage(cohort::kUsage);
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   return cohort::ExitCodeOf(cohort::Run(arguments));

@@ -79,8 +79,8 @@ TEST(LinearTrainerTest, FullBatchTrainingReachesTheLeastSquaresFit) {
   ABSL_ASSERT_OK(data);
   LinearTrainerOptions options = SavingUnder("full_batch");
   options.batch_size = data->num_rows;
-  options.learning_rate = 0.2;
-  options.epochs = options.save_every = 1000;
+  options.learning_rate = 0.24;
+  options.epochs = options.save_every = 600;
   const absl::StatusOr<Outcome> outcome = Train(SharedGroup(), *data, options);
   ABSL_ASSERT_OK(outcome);
   // From the textbook; not computed by code of ours.

@@ -91,7 +91,7 @@ TEST(MainJobTest, TheLossIsTheSameOnOneTwoAndFourRanks) {
 
 TEST(MainJobTest, FullBatchTrainingReachesTheLeastSquaresFit) {
   const Process::Result result =
-      RunToEnd(Job(2, {"--batch_size=442", "--epochs=1000", "--save_every=1000", "--learning_rate=0.2"}),
+      RunToEnd(Job(2, {"--batch_size=442", "--epochs=600", "--save_every=600", "--learning_rate=0.24"}),
                {.directory = NewFolder()});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NEAR(NumberAfter(result.out, "fit      R2 "), 0.51775, 1e-4);

@@ -1,8 +1,9 @@
 // A program and its runfiles, in the order in which they are tried:
 //   1  P.runfiles, where P is the program as it was started, or as it really is (it may have been started through a
-//   symlink) 2  the runfiles tree that P lies in: the program was taken from a tree, perhaps a copied one 3  what the
-//   environment says, and manifests: Bazel's own library. Last, because the environment may be another program's
-//      (that of the one that started us), and a copied manifest names the place it was copied from.
+//      symlink)
+//   2  the folders that P lies in: P was taken from a tree of runfiles, perhaps a copy under another name
+//   3  what the environment says, and manifests: Bazel's own library. Last, because the environment may be another
+//      program's (that of the one that started us), and a copied manifest names the place it was copied from.
 
 #include "cohort/trainers/data/runfile.h"
 
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 void AddTrees(const fs::path& program, std::vector<fs::path>& trees) {
   trees.push_back(program.string() + ".runfiles");
   for (fs::path folder = program.parent_path(); folder != folder.parent_path(); folder = folder.parent_path()) {
-    if (absl::EndsWith(folder.string(), ".runfiles")) trees.push_back(folder);
+    trees.push_back(folder);
   }
 }
 

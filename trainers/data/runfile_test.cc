@@ -45,7 +45,7 @@ TEST(LocateRunfileTest, FindsTheRunfilesBesideTheProgram) {
 }
 
 TEST(LocateRunfileTest, FindsTheTreeThatTheProgramLiesIn) {
-  const fs::path tree = TestFolder("inside") / "other_name.runfiles";
+  const fs::path tree = TestFolder("inside") / "another_name";
   fs::create_directories(tree / "cohort/trainers");
   std::ofstream(tree / "cohort/data.txt") << "data";
   std::ofstream(tree / "cohort/trainers/program") << "program";
