@@ -1,16 +1,34 @@
 #include "cohort/runtime/internal/tcp_control_plane.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>  // NOLINT
+#include <utility>
 #include <vector>
 
+#include "absl/log/absl_check.h"
 #include "absl/status/status.h"
+#include "absl/status/status_macros.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/barrier.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
+#include "cohort/runtime/internal/control_plane.h"
+#include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/tcp_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,6 +38,7 @@ namespace {
 using ::absl_testing::IsOk;
 using ::absl_testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -103,14 +122,204 @@ TEST(TcpControlPlaneTest, PayloadsArriveAtEveryRank) {
   });
 }
 
+// ---- Who does not come ----
+
 TEST(TcpControlPlaneTest, MissingRanksAreNamedAtTheDeadline) {
   Board board;
   RunRanks({0, 2}, [&](int rank) {
-    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, 4, kShort));
-    EXPECT_THAT(meeting, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                  AllOf(HasSubstr("missing: ranks 1 and 3"), HasSubstr("world size 4"),
-                                        HasSubstr("127.0.0.1:29500"))));
+    EXPECT_THAT(MeetAt(board, OptionsOf(rank, 4, kShort)),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         "the meeting waited 2s; missing: ranks 1 and 3 (has not come) "
+                         "(world size 4, meeting at 127.0.0.1:29500)"));
   });
+}
+
+TEST(TcpControlPlaneTest, AMissingRankZeroIsNamedAtTheDeadline) {
+  Board board;
+  RunRanks({1, 2}, [&](int rank) {
+    EXPECT_THAT(MeetAt(board, OptionsOf(rank, 3, absl::Milliseconds(100))),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("missing: rank 0"), HasSubstr("world size 3"), HasSubstr("127.0.0.1:29500"))));
+  });
+}
+
+TEST(TcpControlPlaneTest, AMissingRankZeroThatHadPublishedIsNamedAtTheDeadline) {
+  Board board;
+  int port;
+  {
+    absl::StatusOr<Listener> listener = ListenAt("127.0.0.1");
+    ASSERT_THAT(listener, IsOk());
+    port = listener->port;
+  }
+  ASSERT_THAT(board.Publish(absl::StrCat("127.0.0.1 ", port, " token")), IsOk());
+  EXPECT_THAT(MeetAt(board, OptionsOf(1, 2, absl::Milliseconds(200))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("missing: rank 0")));
+}
+
+TEST(TcpControlPlaneTest, TheEarliestDeadlineCountsForAll) {
+  Board board;
+  RunRanks({0, 1}, [&](int rank) {
+    EXPECT_THAT(MeetAt(board, OptionsOf(rank, 3, rank == 0 ? kLong : absl::Milliseconds(200))),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("missing: rank 2")));
+  });
+}
+
+TEST(TcpControlPlaneTest, ALateRankIsWaitedFor) {
+  Board board;
+  RunRanks({0, 1, 2}, [&](int rank) {
+    if (rank == 2) {
+      // The others cannot be seen waiting; that rank 0 has published is as near as it gets.
+      EXPECT_THAT(board.LookUp(kLong), IsOk());
+    }
+    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, 3));
+    ASSERT_THAT(meeting, IsOk());
+    EXPECT_THAT(meeting->control_plane->Leave(kLong), IsOk());
+  });
+}
+
+TEST(TcpControlPlaneTest, WhatPublishingFailsWithIsReturned) {
+  EXPECT_THAT(HostMeeting(OptionsOf(0, 2), "127.0.0.1", [](std::string_view) { return absl::DataLossError("full"); }),
+              StatusIs(absl::StatusCode::kDataLoss, "full"));
+  EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [](absl::Duration) -> absl::StatusOr<std::string> {
+                return absl::DataLossError("lost");
+              }),
+              StatusIs(absl::StatusCode::kDataLoss, "lost"));
+}
+
+TEST(TcpControlPlaneTest, WhatIsNoEndpointIsRefused) {
+  for (std::string text : {"", "127.0.0.1", "127.0.0.1 29500", "127.0.0.1 0 token", "127.0.0.1 65536 token",
+                           "127.0.0.1 x token", "localhost 29500 token", "127.0.0.1 29500 token more"}) {
+    EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return text; }),
+                StatusIs(absl::StatusCode::kInvalidArgument, AnyOf(HasSubstr("no endpoint"), HasSubstr("not a numeric"))))
+        << text;
+  }
+}
+
+TEST(TcpControlPlaneTest, TheEndpointHoldsALongTokenThatIsNeverTheSame) {
+  std::set<std::string> tokens;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(HostMeeting(OptionsOf(0, 2), "127.0.0.1",
+                            [&](std::string_view endpoint) {
+                              tokens.insert(std::string(endpoint.substr(endpoint.rfind(' ') + 1)));
+                              return absl::CancelledError("enough");
+                            }),
+                StatusIs(absl::StatusCode::kCancelled));
+  }
+  EXPECT_THAT(tokens, SizeIs(3));
+  EXPECT_THAT(tokens, Each(SizeIs(32)));
+}
+
+// ---- Who does not belong ----
+
+TEST(TcpControlPlaneTest, ARankNumberUsedTwiceIsAnErrorOnOneOfThem) {
+  Board board;
+  std::atomic<int> num_ok = 0;
+  std::atomic<int> num_refused = 0;
+  absl::Notification refused;
+  RunRanks({0, 1, 1}, [&](int rank) {
+    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, 2));
+    if (!meeting.ok()) {
+      EXPECT_THAT(meeting, StatusIs(absl::StatusCode::kInvalidArgument,
+                                    AllOf(HasSubstr("rank 1 is held by process"), HasSubstr(absl::StrCat(getpid())))));
+      ++num_refused;
+      refused.Notify();
+      return;
+    }
+    refused.WaitForNotification();
+    EXPECT_THAT(meeting->control_plane->Meet({.operation = "step", .timeout = kLong}), IsOk());
+    EXPECT_THAT(meeting->control_plane->Leave(kLong), IsOk());
+    ++num_ok;
+  });
+  EXPECT_EQ(num_ok, 2);
+  EXPECT_EQ(num_refused, 1);
+}
+
+TEST(TcpControlPlaneTest, ADisagreementAboutTheWorldSizeIsEverybodysError) {
+  Board board;
+  RunRanks({0, 1}, [&](int rank) {
+    EXPECT_THAT(MeetAt(board, OptionsOf(rank, rank == 0 ? 2 : 3)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 was told a world size of 3, rank 0 one of 2")));
+  });
+}
+
+TEST(TcpControlPlaneTest, ARankThatGoesDuringTheMeetingIsNamed) {
+  Board board;
+  RunRanks({0, 1}, [&](int rank) {
+    if (rank == 1) {
+      // Says hello, and dies before it arrives.
+      absl::StatusOr<std::string> endpoint = board.LookUp(kLong);
+      ASSERT_THAT(endpoint, IsOk());
+      std::vector<std::string> parts = absl::StrSplit(*endpoint, ' ');
+      absl::StatusOr<UniqueFd> fd = ConnectTo(parts[0], std::stoi(parts[1]), After(SteadyNow(), kLong));
+      ASSERT_THAT(fd, IsOk());
+      EXPECT_THAT(
+          TcpLink::Create(*std::move(fd), {.token = parts[2], .rank = 1, .world_size = 2, .run_id = "test", .pid = 4711}),
+          IsOk());
+      return;
+    }
+    EXPECT_THAT(MeetAt(board, OptionsOf(rank, 2)),
+                StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("rank 1 (pid 4711) is gone"), HasSubstr("127.0.0.1:29500"))));
+  });
+}
+
+// ---- A data plane's failures, explained over TCP ----
+
+// What each of the ranks makes of the data operation that it is in, or not in.
+using DataStep = std::function<absl::Status(int rank, ControlPlane& control_plane)>;
+
+std::vector<absl::Status> RunMet(int world_size, DataStep step) {
+  Board board;
+  std::vector<absl::Status> outcomes(world_size);
+  std::vector<int> ranks(world_size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  absl::Barrier all_met(world_size);
+  RunRanks(ranks, [&](int rank) {
+    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, world_size));
+    ABSL_CHECK(meeting.ok()) << meeting.status();
+    outcomes[rank] = step(rank, *meeting->control_plane);
+    // Nobody leaves before all have seen what there is to see.
+    static_cast<void>(all_met.Block());
+  });
+  return outcomes;
+}
+
+// The rank enters a barrier, and its data plane fails with `error`.
+absl::Status FailInBarrier(ControlPlane& control_plane, const absl::Status& error) {
+  ABSL_RETURN_IF_ERROR(control_plane.EnterData("Barrier"));
+  absl::Status cause = control_plane.Explain("Barrier", error, absl::Seconds(2));
+  control_plane.ExitData();
+  return cause;
+}
+
+// The rank is in no operation and hears of the failure at its next call.
+absl::Status HearOfIt(ControlPlane& control_plane) {
+  absl::Notification poisoned;
+  control_plane.SetPoisonHandler([&](const absl::Status&) { poisoned.Notify(); });
+  poisoned.WaitForNotification();
+  return control_plane.EnterData("Barrier");
+}
+
+TEST(TcpControlPlaneTest, WhoIsNotInTheDataOperationIsMissing) {
+  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
+    return rank == 1 ? HearOfIt(control_plane) : FailInBarrier(control_plane, absl::DeadlineExceededError("data plane"));
+  });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      "Barrier (data operation 1) waited 2s; missing: rank 1 (in no operation)")));
+}
+
+TEST(TcpControlPlaneTest, WhoIsInAnotherOperationIsFound) {
+  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
+    if (rank == 1) return control_plane.Meet({.operation = "Agree", .timeout = kLong}).status();
+    return FailInBarrier(control_plane, absl::DeadlineExceededError("data plane"));
+  });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank 1 in Agree"))));
+}
+
+TEST(TcpControlPlaneTest, ABrokenDataPlaneWithoutADeathIsQuotedToAll) {
+  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
+    return rank == 1 ? FailInBarrier(control_plane, absl::InternalError("cable")) : HearOfIt(control_plane);
+  });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kUnavailable, "rank 1: Barrier (data operation 1): cable")));
 }
 
 }  // namespace
