@@ -27,9 +27,6 @@
 namespace cohort::internal {
 namespace {
 
-// More than any deadline of a check that is kept, less than a test may take.
-constexpr absl::Duration kPatience = absl::Seconds(45);
-
 std::filesystem::path OutcomeFile(const std::string& directory, int rank) {
   return std::filesystem::path(directory) / absl::StrCat("outcome.", rank);
 }
@@ -79,7 +76,7 @@ std::string Complaint(int rank, const std::optional<int>& status, const std::str
 
 }  // namespace
 
-absl::Status RunWithProcesses(const ConformanceCheck& check, MakeGroup make_group) {
+absl::Status RunWithProcesses(const ConformanceCheck& check, MakeGroup make_group, absl::Duration patience) {
   const char* parent = getenv("TEST_TMPDIR");
   std::string directory = absl::StrCat(parent == nullptr ? "/tmp" : parent, "/conformance.XXXXXX");
   if (mkdtemp(directory.data()) == nullptr) return absl::ErrnoToStatus(errno, directory);
@@ -93,7 +90,7 @@ absl::Status RunWithProcesses(const ConformanceCheck& check, MakeGroup make_grou
   }
 
   std::vector<std::string> complaints;
-  const SteadyTime deadline = After(SteadyNow(), kPatience);
+  const SteadyTime deadline = After(SteadyNow(), patience);
   auto is_casualty = [&](int rank) { return std::ranges::count(check.casualties, rank) > 0; };
   for (int rank = 0; rank < check.world_size; ++rank) {
     if (is_casualty(rank)) continue;

@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cohort/runtime/internal/backend_conformance.h"
 #include "cohort/runtime/process_group.h"
 
@@ -21,11 +22,15 @@ namespace cohort::internal {
 using MakeGroup =
     absl::FunctionRef<absl::StatusOr<std::unique_ptr<ProcessGroup>>(int rank, const std::string& directory)>;
 
-// Forks a process for each rank, so the caller must not have started threads yet, and waits until all have ended. Hangs are ended
-// after 45 s.
+// More than any deadline that a check keeps, less than a test may take.
+inline constexpr absl::Duration kConformancePatience = absl::Seconds(45);
+
+// Forks a process for each rank, so the caller must not have started threads yet, and waits until all have ended. What hangs for
+// longer than `patience` is killed.
 //
 // Errors: what the ranks found, or how their processes ended, one line for each that did not do what the check wants.
-absl::Status RunWithProcesses(const ConformanceCheck& check, MakeGroup make_group);
+absl::Status RunWithProcesses(const ConformanceCheck& check, MakeGroup make_group,
+                              absl::Duration patience = kConformancePatience);
 
 }  // namespace cohort::internal
 
