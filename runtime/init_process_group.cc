@@ -1,13 +1,12 @@
 // How the ranks meet.
 //
 // 1. Options and environment are checked, before any socket is opened. A world of one is ready then.
-// 2. Rank 0 opens the job's store at MASTER_ADDR:MASTER_PORT, and the others wait until something listens there. Under an agent's
-//    store all of them wait. Nothing but this step looks up a name.
-// 3. The ranks meet on the control plane (tcp_control_plane.cc), which rank 0 publishes in the store. From here on a rank that dies
-//    or does not come is named, to all that are there.
-// 4. At the meeting each rank tells all others what it is and has. All draw the same conclusion from it, which backend on which
+// 2. Rank 0 listens at MASTER_ADDR:MASTER_PORT and the others connect to it as soon as it does; nothing else looks up a name. From
+//    here on, the control plane says who has not come and who has died, to all that are there (tcp_control_plane.cc).
+//    Under torchrun's agent that port is taken: by the agent's store. Then rank 0 listens elsewhere, and says where in the store.
+// 3. At the meeting each rank tells all others what it is and has. All draw the same conclusion from it, which backend on which
 //    devices, so an error is the same on all ranks and comes at once.
-// 5. The backend connects its own way, through the store.
+// 4. The backend connects its own way.
 
 #include "cohort/runtime/init_process_group.h"
 
@@ -33,6 +32,7 @@
 #include "cohort/runtime/internal/job_store.h"
 #include "cohort/runtime/internal/meeting_point.h"
 #include "cohort/runtime/internal/nccl_backend.h"
+#include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/internal/tcp_control_plane.h"
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/process_group.h"
@@ -45,19 +45,17 @@ using internal::BackendChoice;
 using internal::JobStore;
 using internal::Meeting;
 using internal::MeetingOptions;
+using internal::MeetingPoint;
 using internal::RankFacts;
-using internal::Route;
+using internal::SteadyTime;
 using internal::TorchBackend;
+using internal::Visit;
 
 constexpr char kInterfaceVariable[] = "GLOO_SOCKET_IFNAME";
-constexpr char kMeetingKey[] = "meeting";
 constexpr char kDevicesVariable[] = "CUDA_VISIBLE_DEVICES";
-
-// The job's store, and how this process got to it.
-struct StoreAccess {
-  std::unique_ptr<JobStore> store;
-  Route route;
-};
+// In an agent's store.
+constexpr char kMeetingKey[] = "meeting";
+constexpr absl::Duration kPauseBeforeNextVisit = absl::Milliseconds(20);
 
 absl::Status CheckOptions(const InitProcessGroupOptions& options) {
   ABSL_RETURN_IF_ERROR(internal::CheckBackendName(options.backend));
@@ -70,7 +68,7 @@ absl::Status CheckOptions(const InitProcessGroupOptions& options) {
   return absl::OkStatus();
 }
 
-// The addresses that the user wants gloo to listen on; empty for the one by which this machine reaches the store.
+// The addresses that the user wants gloo to listen on. Empty: the one by which this machine reaches the meeting point.
 absl::StatusOr<std::vector<std::string>> GlooHostsByInterface() {
   const char* names = std::getenv(kInterfaceVariable);
   if (names == nullptr) return std::vector<std::string>();
@@ -88,7 +86,7 @@ std::string DescribeVisibleDevices() {
   return value == nullptr ? absl::StrCat(kDevicesVariable, " is not set") : absl::StrCat(kDevicesVariable, "=\"", value, "\"");
 }
 
-RankFacts MyFacts(const RankInfo& info, std::string gloo_host) {
+RankFacts FactsOf(const RankInfo& info, std::string gloo_host) {
   return {.has_local_rank = info.has_local_rank,
           .local_rank = info.local_rank,
           .has_nccl = internal::HasNccl(),
@@ -96,12 +94,6 @@ RankFacts MyFacts(const RankInfo& info, std::string gloo_host) {
           .visible_devices = DescribeVisibleDevices(),
           .network_stack = internal::NetworkStackId(),
           .gloo_host = std::move(gloo_host)};
-}
-
-// A process may form one group after another; all its ranks must form as many. The number keeps their keys apart.
-std::string NextStorePrefix(const RankInfo& info) {
-  static std::atomic<int> num_groups = 0;
-  return absl::StrCat("cohort/", info.run_id, "/", info.restart_count, "/", num_groups++);
 }
 
 absl::StatusOr<BackendChoice> Choose(std::string_view requested, const Meeting& meeting) {
@@ -112,56 +104,103 @@ absl::StatusOr<BackendChoice> Choose(std::string_view requested, const Meeting& 
   return internal::ChooseBackend(requested, ranks);
 }
 
-absl::StatusOr<StoreAccess> OpenStore(const RankInfo& info, const std::string& prefix, absl::Time deadline) {
-  if (info.rank == 0 && !info.use_agent_store) {
-    ABSL_ASSIGN_OR_RETURN(const internal::MeetingPoint point, internal::OpenMeetingPoint(info));
-    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Serve(point, prefix, deadline));
-    return StoreAccess{.store = std::move(store), .route = point.route};
-  }
-  ABSL_ASSIGN_OR_RETURN(Route route, internal::FindMeetingPoint(info, deadline));
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Connect(route, prefix, deadline));
-  return StoreAccess{.store = std::move(store), .route = std::move(route)};
-}
+// One rank on its way into a group of several.
+class Newcomer {
+ public:
+  Newcomer(const RankInfo& info, const InitProcessGroupOptions& options, std::vector<std::string> gloo_hosts)
+      : info_(info),
+        options_(options),
+        deadline_(internal::After(internal::SteadyNow(), options.init_timeout)),
+        num_predecessors_(num_groups++),
+        group_name_(absl::StrCat("cohort/", info.run_id, "/", info.restart_count, "/", num_predecessors_)),
+        gloo_hosts_(std::move(gloo_hosts)) {}
 
-absl::StatusOr<Meeting> Meet(const RankInfo& info, const MeetingOptions& options, const StoreAccess& access) {
-  if (info.rank != 0) {
-    return internal::JoinMeeting(options, [&](absl::Duration timeout) {
-      return access.store->Get(kMeetingKey, absl::Now() + timeout);
+  absl::StatusOr<std::unique_ptr<TorchBackend>> Connect() {
+    ABSL_ASSIGN_OR_RETURN(Meeting meeting, Meet());
+    ABSL_ASSIGN_OR_RETURN(const BackendChoice choice, Choose(options_.backend, meeting));
+    if (info_.rank == 0 && !choice.note.empty()) std::fprintf(stderr, "cohort: %s\n", choice.note.c_str());
+    if (choice.backend == "gloo") {
+      return internal::ConnectGloo(
+          info_, {.hosts = gloo_hosts_, .connect_timeout = TimeLeft(), .timeout = options_.timeout},
+          std::move(meeting.control_plane));
+    }
+    ABSL_ASSIGN_OR_RETURN(const int device, internal::ChooseDevice(facts_, info_.world_size));
+    return internal::ConnectNccl(info_,
+                                 {.device = device,
+                                  .prefix = group_name_,
+                                  .local_host = local_host_,
+                                  .connect_timeout = TimeLeft(),
+                                  .timeout = options_.timeout},
+                                 std::move(meeting.control_plane), std::move(agent_store_));
+  }
+
+ private:
+  absl::Duration TimeLeft() const { return internal::Between(internal::SteadyNow(), deadline_); }
+
+  absl::StatusOr<Meeting> Meet() {
+    if (info_.use_agent_store) return MeetThroughAgent();
+    return info_.rank == 0 ? Host() : Join();
+  }
+
+  absl::StatusOr<Meeting> Host() {
+    ABSL_ASSIGN_OR_RETURN(MeetingPoint point, internal::OpenMeetingPoint(info_));
+    return internal::HostMeeting(Introduce(point.local_host), std::move(point.listener));
+  }
+
+  absl::StatusOr<Meeting> Join() {
+    while (true) {
+      ABSL_ASSIGN_OR_RETURN(Visit visit, internal::VisitMeetingPoint(info_, deadline_));
+      absl::StatusOr<Meeting> meeting = internal::JoinMeeting(Introduce(visit.local_host), std::move(visit.connection));
+      // Rank 0 may not have left the process's group before this one yet, which then refuses, or ends.
+      const bool may_be_predecessor =
+          num_predecessors_ > 0 && (absl::IsInvalidArgument(meeting.status()) || absl::IsUnavailable(meeting.status()));
+      if (!may_be_predecessor || TimeLeft() <= kPauseBeforeNextVisit) return meeting;
+      absl::SleepFor(kPauseBeforeNextVisit);
+    }
+  }
+
+  absl::StatusOr<Meeting> MeetThroughAgent() {
+    ABSL_ASSIGN_OR_RETURN(const Visit visit, internal::VisitMeetingPoint(info_, deadline_));
+    ABSL_ASSIGN_OR_RETURN(agent_store_,
+                          JobStore::Connect(visit.remote.host(), visit.remote.port(), group_name_, TimeLeft()));
+    const MeetingOptions introduction = Introduce(visit.local_host);
+    if (info_.rank != 0) {
+      return internal::JoinMeeting(introduction,
+                                   [this](absl::Duration timeout) { return agent_store_->Get(kMeetingKey, timeout); });
+    }
+    return internal::HostMeeting(introduction, visit.local_host, [this](std::string_view endpoint) {
+      const absl::Status status = agent_store_->SetOnce(kMeetingKey, std::string(endpoint));
+      return absl::IsAlreadyExists(status) ? absl::InvalidArgumentError("RANK=0 is used twice: there is a rank 0 already") : status;
     });
   }
-  return internal::HostMeeting(options, access.route.local_host, [&](std::string_view endpoint) {
-    const absl::Status status = access.store->SetOnce(kMeetingKey, std::string(endpoint));
-    return absl::IsAlreadyExists(status) ? absl::InvalidArgumentError("RANK=0 is used twice: there is a rank 0 already") : status;
-  });
-}
 
-absl::StatusOr<std::unique_ptr<TorchBackend>> Connect(const RankInfo& info, const InitProcessGroupOptions& options,
-                                                      std::vector<std::string> gloo_hosts) {
-  const absl::Time deadline = absl::Now() + options.init_timeout;
-  const std::string prefix = NextStorePrefix(info);
-  ABSL_ASSIGN_OR_RETURN(StoreAccess access, OpenStore(info, prefix, deadline));
-  if (gloo_hosts.empty()) gloo_hosts.push_back(access.route.local_host);
-  const RankFacts mine = MyFacts(info, gloo_hosts.front());
-  ABSL_ASSIGN_OR_RETURN(Meeting meeting, Meet(info,
-                                              {.rank = info.rank,
-                                               .world_size = info.world_size,
-                                               .run_id = prefix,
-                                               .timeout = deadline - absl::Now(),
-                                               .facts = internal::EncodeFacts(mine),
-                                               .meeting_point = internal::DescribeMeetingPoint(info)},
-                                              access));
-  ABSL_ASSIGN_OR_RETURN(const BackendChoice choice, Choose(options.backend, meeting));
-  if (info.rank == 0 && !choice.note.empty()) {
-    std::fprintf(stderr, "cohort: %s\n", choice.note.c_str());
+  // Notes the address by which this machine reaches the others, and returns what this rank says about itself.
+  MeetingOptions Introduce(const std::string& local_host) {
+    local_host_ = local_host;
+    if (gloo_hosts_.empty()) gloo_hosts_.push_back(local_host);
+    facts_ = FactsOf(info_, gloo_hosts_.front());
+    return {.rank = info_.rank,
+            .world_size = info_.world_size,
+            .run_id = group_name_,
+            .timeout = TimeLeft(),
+            .facts = internal::EncodeFacts(facts_),
+            .meeting_point = internal::MeetingPointName(info_)};
   }
-  if (choice.backend == "gloo") {
-    return internal::ConnectGloo(info, {std::move(gloo_hosts), deadline - absl::Now(), options.timeout},
-                                 std::move(meeting.control_plane), std::move(access.store));
-  }
-  ABSL_ASSIGN_OR_RETURN(const int device, internal::ChooseDevice(mine, info.world_size));
-  return internal::ConnectNccl(info, {device, deadline - absl::Now(), options.timeout}, std::move(meeting.control_plane),
-                               std::move(access.store));
-}
+
+  // A process may form one group after another, and all its ranks must form as many.
+  static inline std::atomic<int> num_groups = 0;
+
+  const RankInfo& info_;
+  const InitProcessGroupOptions& options_;
+  const SteadyTime deadline_;
+  const int num_predecessors_;
+  // What only the ranks of this group have in common: no other job, no earlier start of this one, no earlier group.
+  const std::string group_name_;
+  std::vector<std::string> gloo_hosts_;
+  std::string local_host_;
+  RankFacts facts_;
+  std::unique_ptr<JobStore> agent_store_;  // null unless there is one
+};
 
 }  // namespace
 
@@ -174,11 +213,11 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupO
   ABSL_ASSIGN_OR_RETURN(std::vector<std::string> gloo_hosts, GlooHostsByInterface());
   if (info.world_size == 1) {
     if (options.backend == "nccl") {
-      ABSL_RETURN_IF_ERROR(internal::ChooseBackend("nccl", {MyFacts(info, "")}).status());
+      ABSL_RETURN_IF_ERROR(internal::ChooseBackend("nccl", {FactsOf(info, "")}).status());
     }
     return ProcessGroup::WorldOfOne();
   }
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend, Connect(info, options, std::move(gloo_hosts)));
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend, Newcomer(info, options, std::move(gloo_hosts)).Connect());
   return std::make_unique<ProcessGroup>(info, std::move(backend), ProcessGroup::Options{.timeout = options.timeout});
 }
 

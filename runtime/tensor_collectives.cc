@@ -41,7 +41,7 @@ struct Operation {
   std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&, std::vector<at::Tensor>&)> start;
 };
 
-absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tensor> tensors, at::DeviceType device) {
+absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tensor> tensors, c10::Device device) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     std::string fault;
@@ -49,8 +49,8 @@ absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tenso
       fault = "is undefined";
     } else if (tensor.layout() != at::kStrided) {
       fault = "is not dense";
-    } else if (tensor.device().type() != device) {
-      fault = absl::StrCat("is on ", tensor.device().str(), " and must be on ", at::DeviceTypeName(device, true));
+    } else if (tensor.device() != device) {
+      fault = absl::StrCat("is on ", tensor.device().str(), " and must be on ", device.str());
     } else if (operation.needs_floating_point && !tensor.is_floating_point()) {
       fault = absl::StrCat("has type ", c10::toString(tensor.scalar_type()), " and must have a floating point type");
     }
@@ -60,7 +60,7 @@ absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tenso
 }
 
 std::string Describe(std::string_view name, absl::Span<const at::Tensor> tensors) {
-  return absl::StrCat(name, " of ", tensors.size(), " tensors: ",
+  return absl::StrCat(tensors.size(), " tensors to ", name, ": ",
                       absl::StrJoin(tensors, ", ", [](std::string* out, const at::Tensor& tensor) {
                         absl::StrAppend(out, c10::toString(tensor.scalar_type()), "[", absl::StrJoin(tensor.sizes(), ", "), "]");
                       }));
@@ -90,7 +90,7 @@ absl::Status CheckSameAsMain(TorchBackend& backend, const std::string& mine, abs
   const char* of_main = static_cast<const char*>(tensors[0].const_data_ptr());
   if (std::memcmp(of_main, &hash, sizeof(hash)) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("a rank is in ", mine.substr(0, kHeaderBytes), ", but the main rank in ", of_main + sizeof(hash)));
+      absl::StrCat("this rank brings ", mine.substr(0, kHeaderBytes), "; the main rank brings ", of_main + sizeof(hash)));
 }
 
 // Runs `operation` on `tensors`, all of one type, by way of one buffer.
@@ -135,9 +135,8 @@ absl::Status RunCollective(ProcessGroup& group, const Operation& operation, absl
   }
   return backend->Run(operation.name, group.timeout(), [&](SteadyTime deadline) -> absl::Status {
     const at::NoGradGuard no_grad;
-    const bool is_gloo = backend->name() == "gloo";
-    ABSL_RETURN_IF_ERROR(CheckTensors(operation, tensors, is_gloo ? at::kCPU : at::kCUDA));
-    if (is_gloo) {
+    ABSL_RETURN_IF_ERROR(CheckTensors(operation, tensors, backend->device()));
+    if (backend->device().is_cpu()) {
       ABSL_RETURN_IF_ERROR(CheckSameAsMain(*backend, Describe(operation.name, tensors), group.timeout(), deadline));
     }
     for (const std::vector<at::Tensor>& same_type : GroupByType(tensors)) {
@@ -158,6 +157,11 @@ Operation AllReduce(std::string_view name, bool needs_floating_point, absl::Dura
 }
 
 }  // namespace
+
+c10::Device TensorDevice(ProcessGroup& group) {
+  const auto* backend = dynamic_cast<TorchBackend*>(group.backend());
+  return backend == nullptr ? c10::Device(c10::kCPU) : backend->device();
+}
 
 absl::Status AllReduceSum(ProcessGroup& group, absl::Span<const at::Tensor> tensors) {
   return RunCollective(group, AllReduce("AllReduceSum", false, group.timeout()), tensors);

@@ -116,6 +116,16 @@ int Endpoint::port() const {
                                    : reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port);
 }
 
+Endpoint Endpoint::WithPort(int port) const {
+  Endpoint copy = *this;
+  if (family() == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&copy.storage_)->sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6*>(&copy.storage_)->sin6_port = htons(port);
+  }
+  return copy;
+}
+
 bool Endpoint::is_loopback() const {
   if (family() == AF_INET) {
     return (ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;

@@ -33,6 +33,8 @@ class Endpoint {
   int port() const;
   bool is_loopback() const;
 
+  Endpoint WithPort(int port) const;
+
   // Numbers without port and brackets: "127.0.0.1", "::1", "fe80::1%eth0".
   std::string host() const;
   // "127.0.0.1:29500", "[::1]:29500".

@@ -10,18 +10,17 @@
 //    on purpose: its threads sleep until then, or until the process ends, and touch nothing that is not their own.
 // 4  Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the same way.
 // 5  It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead anywhere.
+// 6  It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
 
 #include "cohort/runtime/internal/gloo_backend.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,8 +30,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_plane.h"
-#include "cohort/runtime/internal/job_store.h"
+#include "cohort/runtime/internal/exchange_store.h"
 #include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/internal/torch_duration.h"
@@ -70,15 +70,22 @@ class BreakableGloo final : public c10d::ProcessGroupGloo {
 
 using GlooPtr = c10::intrusive_ptr<BreakableGloo>;
 
+GlooPtr Make(const RankInfo& info, const GlooOptions& options, const c10::intrusive_ptr<ExchangeStore>& store) {
+  auto torch_options = c10d::ProcessGroupGloo::Options::create(ToTorchTimeout(options.connect_timeout));
+  for (const std::string& host : options.hosts) {
+    torch_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
+  }
+  auto gloo = c10::make_intrusive<BreakableGloo>(store, info.rank, info.world_size, std::move(torch_options));
+  gloo->setTimeout(ToTorchTimeout(options.timeout));
+  return gloo;
+}
+
 class GlooBackend final : public TorchBackend {
  public:
-  GlooBackend(std::unique_ptr<ControlPlane> control, std::unique_ptr<JobStore> store)
-      : TorchBackend(std::move(control)), store_(std::move(store)) {}
+  explicit GlooBackend(std::unique_ptr<ControlPlane> control) : TorchBackend(std::move(control)) {}
 
   ~GlooBackend() override {
-    if (gloo_ == nullptr || gloo_->IsIdle()) {
-      return;
-    }
+    if (!gloo_.defined() || gloo_->IsIdle()) return;
     gloo_->BreakOff();
     const SteadyTime deadline = After(SteadyNow(), kBreakOffGrace);
     while (!gloo_->IsIdle()) {
@@ -91,25 +98,26 @@ class GlooBackend final : public TorchBackend {
   }
 
   absl::Status Connect(const RankInfo& info, const GlooOptions& options) {
-    return Run("InitProcessGroup", options.connect_timeout, [&](SteadyTime deadline) -> absl::Status {
-      auto made = std::make_shared<GlooPtr>();
-      const uint64_t number = operation_wait()->Begin();
-      std::thread([made, number, wait = operation_wait(), store = store_->torch_store(), info, options] {
-        std::exception_ptr error;
-        try {
-          *made = Make(info, options, store);
-        } catch (...) {
-          error = std::current_exception();
-        }
-        wait->End(number, error);
-      }).detach();
-      ABSL_RETURN_IF_ERROR(operation_wait()->Wait(deadline));
-      gloo_ = std::move(*made);
-      return absl::OkStatus();
+    const SteadyTime start = SteadyNow();
+    const SteadyTime deadline = After(start, options.connect_timeout);
+    auto store = c10::make_intrusive<ExchangeStore>([this, deadline](std::string mine) {
+      return control().Meet({.operation = "InitProcessGroup (gloo)",
+                             .delivery = Delivery::kAllToAll,
+                             .payload = std::move(mine),
+                             .timeout = Between(SteadyNow(), deadline)});
     });
+    auto made = std::make_shared<GlooPtr>();
+    const absl::Status status = CallInThread([made, store, info, options] { *made = Make(info, options, store); }, deadline);
+    store->Close();  // the thread reaches nothing of ours any more
+    if (!store->status().ok()) return store->status();
+    if (!status.ok()) return Explain("InitProcessGroup (gloo)", status, Between(start, SteadyNow()));
+    gloo_ = std::move(*made);
+    return absl::OkStatus();
   }
 
   std::string_view name() const override { return "gloo"; }
+
+  c10::Device device() const override { return c10::Device(c10::kCPU); }
 
   absl::Status Barrier(absl::Duration timeout) override {
     return Run("Barrier", timeout, [&](SteadyTime deadline) {
@@ -130,32 +138,16 @@ class GlooBackend final : public TorchBackend {
   }
 
  private:
-  static GlooPtr Make(const RankInfo& info, const GlooOptions& options, const c10::intrusive_ptr<c10d::Store>& store) {
-    auto torch_options = c10d::ProcessGroupGloo::Options::create(ToTorchTimeout(options.connect_timeout));
-    for (const std::string& host : options.hosts) {
-      torch_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
-    }
-    auto gloo = c10::make_intrusive<BreakableGloo>(store, info.rank, info.world_size, std::move(torch_options));
-    gloo->setTimeout(ToTorchTimeout(options.timeout));
-    return gloo;
-  }
+  void BreakOff() override { gloo_->BreakOff(); }
 
-  void BreakOff() override {
-    if (gloo_ != nullptr) {
-      gloo_->BreakOff();
-    }
-  }
-
-  const std::unique_ptr<JobStore> store_;
-  GlooPtr gloo_;
+  GlooPtr gloo_;  // set once connected
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, GlooOptions options,
-                                                          absl_nonnull std::unique_ptr<ControlPlane> control,
-                                                          absl_nonnull std::unique_ptr<JobStore> store) {
-  auto backend = std::make_unique<GlooBackend>(std::move(control), std::move(store));
+                                                          absl_nonnull std::unique_ptr<ControlPlane> control) {
+  auto backend = std::make_unique<GlooBackend>(std::move(control));
   ABSL_RETURN_IF_ERROR(backend->Connect(info, options));
   return backend;
 }

@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/control_plane.h"
-#include "cohort/runtime/internal/job_store.h"
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/rank_info.h"
 
@@ -28,12 +27,11 @@ struct GlooOptions {
   absl::Duration timeout;
 };
 
-// Collective. Connects every rank to every other, through addresses that they exchange in `store`.
+// Collective. Connects every rank to every other, at addresses that they tell each other through `control`.
 //
 // Errors: those of ProcessGroup.
 absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, GlooOptions options,
-                                                          absl_nonnull std::unique_ptr<ControlPlane> control,
-                                                          absl_nonnull std::unique_ptr<JobStore> store);
+                                                          absl_nonnull std::unique_ptr<ControlPlane> control);
 
 }  // namespace cohort::internal
 

@@ -1,7 +1,6 @@
 #include "cohort/runtime/internal/job_store.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,7 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cohort/runtime/internal/meeting_point.h"
+#include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/torch_duration.h"
 #include "cohort/runtime/torch_status.h"
 #include "torch/csrc/distributed/c10d/PrefixStore.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -21,16 +21,11 @@
 namespace cohort::internal {
 namespace {
 
-// TCPStore counts the time to connect in whole seconds, and takes none for "for ever".
-std::chrono::milliseconds TimeLeft(absl::Time deadline) {
-  return absl::ToChronoMilliseconds(std::max(deadline - absl::Now(), absl::Seconds(1)));
-}
-
 absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10d::TCPStoreOptions options,
-                                                    std::string_view prefix, absl::Time deadline) {
+                                                    std::string_view prefix, absl::Duration timeout) {
   options.waitWorkers = false;  // who comes and who does not is the control plane's to find out
-  options.timeout = TimeLeft(deadline);
-  return InvokeTorch(deadline, [&] {
+  options.timeout = ToTorchTimeout(std::max(timeout, absl::Seconds(1)));  // counted in whole seconds, and none is "for ever"
+  return InvokeTorch(absl::Now() + timeout, [&] {
     auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
     return std::make_unique<JobStore>(c10::make_intrusive<c10d::PrefixStore>(std::string(prefix), std::move(store)));
   });
@@ -38,26 +33,27 @@ absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Serve(const MeetingPoint& point, std::string_view prefix,
-                                                          absl::Time deadline) {
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Serve(const std::string& host, Listener listener, std::string_view prefix,
+                                                          absl::Duration timeout) {
   c10d::TCPStoreOptions options;
-  options.port = point.route.store_port;
+  options.port = listener.port;
   options.isServer = true;
-  options.masterListenFd = point.fd;
-  absl::StatusOr<std::unique_ptr<JobStore>> store = MakeStore(point.route.store_host, options, prefix, deadline);
+  options.masterListenFd = listener.fd.release();
+  absl::StatusOr<std::unique_ptr<JobStore>> store = MakeStore(host, options, prefix, timeout);
   if (absl::IsInternal(store.status())) {
     // Some builds of LibTorch, Debian's for one, come without libuv, and say so before they touch the socket.
     options.useLibUV = false;
-    store = MakeStore(point.route.store_host, options, prefix, deadline);
+    store = MakeStore(host, options, prefix, timeout);
   }
   return store;
 }
 
-absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Connect(const Route& route, std::string_view prefix, absl::Time deadline) {
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Connect(const std::string& host, int port, std::string_view prefix,
+                                                            absl::Duration timeout) {
   c10d::TCPStoreOptions options;
-  options.port = route.store_port;
+  options.port = port;
   options.useLibUV = false;  // it makes no difference to a client, except that a LibTorch without libuv refuses
-  return MakeStore(route.store_host, options, prefix, deadline);
+  return MakeStore(host, options, prefix, timeout);
 }
 
 JobStore::JobStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -73,9 +69,9 @@ absl::Status JobStore::SetOnce(const std::string& key, const std::string& value)
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Time deadline) {
-  return InvokeTorch(deadline, [&] {
-    store_->wait({key}, TimeLeft(deadline));
+absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Duration timeout) {
+  return InvokeTorch(absl::Now() + timeout, [&] {
+    store_->wait({key}, ToTorchTimeout(timeout));
     return store_->get_to_str(key);
   });
 }

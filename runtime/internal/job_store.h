@@ -1,6 +1,8 @@
 // File: job_store.h
 //
-// JobStore: the key-value store through which the ranks of a job find each other, a c10d::TCPStore that speaks Status.
+// JobStore: a c10d::TCPStore that speaks Status. Only what cannot do without has one: torchrun's agent serves one, and NCCL wants one.
+// TCPStore asks the DNS for the name of every address that it meets and complains on stderr if there is none, listens to anybody,
+// and does not say who is missing; so the ranks meet by other means.
 
 #ifndef COHORT_RUNTIME_INTERNAL_JOB_STORE_H_
 #define COHORT_RUNTIME_INTERNAL_JOB_STORE_H_
@@ -9,11 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/nullability.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "c10/util/intrusive_ptr.h"
-#include "cohort/runtime/internal/meeting_point.h"
+#include "cohort/runtime/internal/socket.h"
 
 namespace c10d {
 class Store;
@@ -21,15 +24,17 @@ class Store;
 
 namespace cohort::internal {
 
-// Keys live under the prefix given at the start, so that a job never reads what another one, or its own predecessor, has left
-// in a store that outlives it. Thread-safe, but one waiting Get makes the others wait.
+// All keys live under the prefix given at the start, so that a job never reads what another one, or its own predecessor, has left in a
+// store that outlives it. Thread-safe, but while one thread waits in Get the others wait too.
 class JobStore {
  public:
-  // Serves the store from `point`, whose socket it takes over whatever happens, and connects to it.
-  static absl::StatusOr<std::unique_ptr<JobStore>> Serve(const MeetingPoint& point, std::string_view prefix,
-                                                         absl::Time deadline);
-  // Connects to a store that listens already.
-  static absl::StatusOr<std::unique_ptr<JobStore>> Connect(const Route& route, std::string_view prefix, absl::Time deadline);
+  // Serves a store from `listener` at `host`, this machine's address as numbers, and connects to it. `timeout` is also that of LibTorch's
+  // own waits in the store.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Serve(const std::string& host, Listener listener, std::string_view prefix,
+                                                         absl::Duration timeout);
+  // Connects to a store that is there already.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Connect(const std::string& host, int port, std::string_view prefix,
+                                                           absl::Duration timeout);
 
   explicit JobStore(c10::intrusive_ptr<c10d::Store> store);
   ~JobStore();
@@ -42,9 +47,8 @@ class JobStore {
   // Waits until somebody has set `key`.
   //
   // Errors: DeadlineExceeded; Unavailable if the store has gone.
-  absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline);
+  absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout);
 
-  // For the LibTorch backends. Its own waits end after the time that was left at the start.
   const c10::intrusive_ptr<c10d::Store>& torch_store() const { return store_; }
 
  private:

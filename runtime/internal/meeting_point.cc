@@ -1,12 +1,9 @@
 #include "cohort/runtime/internal/meeting_point.h"
 
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,185 +18,135 @@
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/endpoint.h"
 #include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/rank_info.h"
 
 namespace cohort::internal {
 namespace {
 
-// A port that nobody answers from (a firewall that drops) must not use up the time of the other addresses.
+// An address that nobody answers from (a firewall that drops) must not use up the time of the others.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
-
-std::string Tried(const std::vector<Endpoint>& endpoints) {
-  return absl::StrJoin(endpoints, ", ", [](std::string* out, const Endpoint& endpoint) {
-    out->append(endpoint.ToString());
-  });
-}
-
-std::string MasterName(const RankInfo& info) {
-  return absl::StrCat("MASTER_ADDR=", info.master_addr, " MASTER_PORT=", info.master_port);
-}
 
 // True if `host` means this machine on any machine, as opposed to a name that happens to lead to loopback here.
 bool IsLoopbackByName(const std::string& host, const Endpoint& endpoint) {
   return endpoint.is_loopback() && (host == "localhost" || host == endpoint.host());
 }
 
-// Sets `fd` to a socket that listens at `endpoint` and returns 0, or returns an errno.
+// Makes `listener` listen at `endpoint` and returns 0, or returns an errno.
 // SO_REUSEADDR: a launcher may hold the port with a bound socket that never listens, and a job that restarts on its port finds
 // connections of its predecessor in TIME_WAIT. Two that listen are still refused, which is why this listens at once.
-int Listen(const Endpoint& endpoint, int& fd) {
+int Listen(const Endpoint& endpoint, Listener& listener) {
   const int on = 1;
-  fd = socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-      bind(fd, endpoint.address(), endpoint.size()) == 0 && listen(fd, SOMAXCONN) == 0) {
-    return 0;
+  UniqueFd fd(socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.is_open() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      bind(fd.get(), endpoint.address(), endpoint.size()) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    return errno;
   }
-  const int error = errno;
-  if (fd >= 0) {
-    close(fd);
-  }
-  return error;
+  listener = {.fd = std::move(fd), .port = endpoint.port()};
+  return 0;
 }
 
 absl::Status ListenError(const RankInfo& info, const Endpoint& endpoint, int error) {
-  const std::string text = absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MasterName(info), ")");
+  const std::string text = absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MeetingPointName(info), ")");
   return error == EADDRINUSE ? absl::AlreadyExistsError(absl::StrCat(text, ": the port is in use"))
                              : absl::ErrnoToStatus(error, text);
 }
 
-bool IsNoAddressOfOurs(int error) {
-  return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == ENETUNREACH || error == EHOSTUNREACH;
-}
+bool IsNoAddressOfOurs(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
-// Returns once `fd` is connected to `endpoint`, or the errno that kept it from that.
-int Connect(int fd, const Endpoint& endpoint, absl::Time deadline) {
-  if (connect(fd, endpoint.address(), endpoint.size()) == 0) {
-    return 0;
-  }
-  if (errno != EINPROGRESS) {
-    return errno;
-  }
-  pollfd poll_fd = {.fd = fd, .events = POLLOUT, .revents = 0};
-  const absl::Duration wait = std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kConnectTimeout);
-  const int ready = poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(wait)));
-  if (ready < 0) {
-    return errno;
-  }
-  if (ready == 0) {
-    return ETIMEDOUT;
-  }
-  int error = 0;
-  socklen_t size = sizeof(error);
-  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 ? errno : error;
-}
-
-// Sets `route` and returns 0 if somebody listens at `endpoint`, or returns an errno.
-int Probe(const Endpoint& endpoint, absl::Time deadline, Route& route) {
-  const UniqueFd fd(socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) {
-    return errno;
-  }
-  if (const int error = Connect(fd.get(), endpoint, deadline); error != 0) {
-    return error;
-  }
-  const absl::StatusOr<Endpoint> local = Endpoint::OfSocket(fd.get());
-  // On loopback a port that nobody listens on can be given to this very socket as its own port, and TCP then connects it to itself.
-  if (!local.ok() || *local == endpoint) {
-    return ECONNREFUSED;
-  }
-  route = {.store_host = endpoint.host(), .store_port = endpoint.port(), .local_host = local->host()};
-  return 0;
-}
-
-struct Attempt {
-  std::optional<Route> route;
-  std::string error;
-  bool is_hopeless = false;  // this machine has no way to any of the addresses, and will not get one
-};
-
-Attempt TryOnce(const RankInfo& info, absl::Time deadline) {
-  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
-  if (!endpoints.ok()) {
-    return {.route = {}, .error = std::string(endpoints.status().message())};
-  }
-  Attempt attempt = {.route = {}, .error = "", .is_hopeless = true};
-  for (const Endpoint& endpoint : *endpoints) {
-    Route route;
-    const int error = Probe(endpoint, deadline, route);
-    if (error == 0) {
-      return {.route = std::move(route), .error = ""};
-    }
-    absl::StrAppend(&attempt.error, attempt.error.empty() ? "" : ", ", endpoint.ToString(), ": ", std::strerror(error));
-    attempt.is_hopeless = attempt.is_hopeless && endpoint.is_loopback() && IsNoAddressOfOurs(error);
-  }
-  return attempt;
+bool IsOurs(const Endpoint& endpoint) {
+  const UniqueFd fd(socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return fd.is_open() && (bind(fd.get(), endpoint.WithPort(0).address(), endpoint.size()) == 0 || !IsNoAddressOfOurs(errno));
 }
 
 absl::StatusOr<MeetingPoint> ListenEverywhere(const RankInfo& info, int family) {
   ABSL_ASSIGN_OR_RETURN(const Endpoint routable, FirstRoutableAddress(family));
   const Endpoint everywhere = Endpoint::Wildcard(family, info.master_port);
-  int fd = -1;
-  if (const int error = Listen(everywhere, fd); error != 0) {
-    return ListenError(info, everywhere, error);
+  MeetingPoint point = {.local_host = routable.host()};
+  if (const int error = Listen(everywhere, point.listener); error != 0) return ListenError(info, everywhere, error);
+  return point;
+}
+
+absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(MeetingPointName(info), ": this machine has no such address; tried ", tried));
+}
+
+absl::StatusOr<Visit> ConnectOnce(const Endpoint& endpoint, SteadyTime deadline) {
+  ABSL_ASSIGN_OR_RETURN(UniqueFd fd,
+                        ConnectTo(endpoint.host(), endpoint.port(), std::min(deadline, After(SteadyNow(), kConnectTimeout))));
+  ABSL_ASSIGN_OR_RETURN(const Endpoint local, Endpoint::OfSocket(fd.get()));
+  // On loopback, a port that nobody listens on can be given to this very socket as its own port, and TCP connects it to itself.
+  if (local == endpoint) return absl::UnavailableError(absl::StrCat("connect to ", endpoint.ToString(), ": nobody listens there"));
+  return Visit{.connection = std::move(fd), .local_host = local.host(), .remote = endpoint};
+}
+
+struct Attempt {
+  std::optional<Visit> visit;
+  std::string error;
+  bool is_hopeless = false;  // this machine has no way to any of the addresses, and will not get one
+};
+
+Attempt TryOnce(const RankInfo& info, SteadyTime deadline) {
+  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
+  if (!endpoints.ok()) return {.error = std::string(endpoints.status().message())};
+  Attempt attempt = {.is_hopeless = true};
+  std::vector<std::string> errors;
+  for (const Endpoint& endpoint : *endpoints) {
+    absl::StatusOr<Visit> visit = ConnectOnce(endpoint, deadline);
+    if (visit.ok()) return {.visit = *std::move(visit)};
+    errors.emplace_back(visit.status().message());
+    attempt.is_hopeless = attempt.is_hopeless && endpoint.is_loopback() && !IsOurs(endpoint);
   }
-  return MeetingPoint{.fd = fd, .route = {family == AF_INET ? "127.0.0.1" : "::1", info.master_port, routable.host()}};
+  attempt.error = absl::StrJoin(errors, "; ");
+  return attempt;
 }
 
 }  // namespace
 
-std::string DescribeMeetingPoint(const RankInfo& info) {
-  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
-  return absl::StrCat(MasterName(info), " (", endpoints.ok() ? Tried(*endpoints) : endpoints.status().message(), ")");
+std::string MeetingPointName(const RankInfo& info) {
+  return absl::StrCat("MASTER_ADDR=", info.master_addr, " MASTER_PORT=", info.master_port);
 }
 
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
   const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
   if (!endpoints.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(MasterName(info), ": ", endpoints.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": ", endpoints.status().message()));
   }
   const bool spans_nodes = info.local_world_size < info.world_size;
+  std::vector<std::string> tried;
   for (const Endpoint& endpoint : *endpoints) {
     if (spans_nodes && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
       continue;  // the others know this name by another address
     }
-    int fd = -1;
-    const int error = Listen(endpoint, fd);
-    if (error == 0) {
-      return MeetingPoint{.fd = fd, .route = {endpoint.host(), endpoint.port(), endpoint.host()}};
-    }
-    if (!IsNoAddressOfOurs(error)) {
-      return ListenError(info, endpoint, error);
-    }
+    MeetingPoint point = {.local_host = endpoint.host()};
+    const int error = Listen(endpoint, point.listener);
+    if (error == 0) return point;
+    if (!IsNoAddressOfOurs(error)) return ListenError(info, endpoint, error);
+    tried.push_back(endpoint.ToString());
   }
   const Endpoint& first = endpoints->front();
-  if (IsLoopbackByName(info.master_addr, first)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(MasterName(info), ": this machine has no such address; tried ", Tried(*endpoints)));
-  }
+  if (IsLoopbackByName(info.master_addr, first)) return NoSuchAddress(info, absl::StrJoin(tried, ", "));
   return ListenEverywhere(info, first.family());
 }
 
-absl::StatusOr<Route> FindMeetingPoint(const RankInfo& info, absl::Time deadline) {
-  const absl::Time start = absl::Now();
+absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline) {
+  const SteadyTime start = SteadyNow();
   absl::Duration pause = kFirstPause;
   while (true) {
-    const Attempt attempt = TryOnce(info, deadline);
-    if (attempt.route.has_value()) {
-      return *attempt.route;
-    }
-    if (attempt.is_hopeless) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(MasterName(info), ": this machine has no such address; tried ", attempt.error));
-    }
-    if (absl::Now() + pause >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          info.use_agent_store ? "the launcher's store" : "rank 0", " did not come to ", MasterName(info), " within ",
-          absl::FormatDuration(absl::Now() - start), " (world size ", info.world_size, "); last: ", attempt.error));
-    }
-    absl::SleepFor(pause);
+    Attempt attempt = TryOnce(info, deadline);
+    if (attempt.visit.has_value()) return *std::move(attempt.visit);
+    if (attempt.is_hopeless) return NoSuchAddress(info, attempt.error);
+    absl::SleepFor(std::min(pause, Between(SteadyNow(), deadline)));
     pause = std::min(2 * pause, kLongestPause);
+    if (SteadyNow() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the meeting waited ", absl::FormatDuration(absl::Trunc(Between(start, SteadyNow()), absl::Milliseconds(1))),
+          "; missing: ", info.use_agent_store ? "the launcher's store" : "rank 0", ", which does not listen at ",
+          MeetingPointName(info), " (world size ", info.world_size, "; ", attempt.error, ")"));
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // File: meeting_point.h
 //
-// Where the ranks of a job find each other: MASTER_ADDR and MASTER_PORT, turned into a socket that listens (on the main rank)
-// or into a route that is known to lead somewhere (on the others). No LibTorch: it would retry with log lines of its own.
+// Where the ranks of a job find each other: MASTER_ADDR and MASTER_PORT, turned into a socket that listens (on the main rank) or is
+// connected to it (on the others).
 
 #ifndef COHORT_RUNTIME_INTERNAL_MEETING_POINT_H_
 #define COHORT_RUNTIME_INTERNAL_MEETING_POINT_H_
@@ -9,22 +9,25 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "cohort/runtime/internal/endpoint.h"
+#include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/rank_info.h"
 
 namespace cohort::internal {
 
-// How this process gets to the meeting point.
-struct Route {
-  std::string store_host;  // where to connect to, as numbers
-  int store_port = 0;
-  std::string local_host;  // this process's own address, as numbers, by which the others reach it
+struct MeetingPoint {
+  Listener listener;
+  // This machine's address by which the others reach it, as numbers.
+  std::string local_host;
 };
 
-// A listening socket of the main rank. The caller owns `fd`.
-struct MeetingPoint {
-  int fd = -1;
-  Route route;
+// A connection to the meeting point.
+struct Visit {
+  UniqueFd connection;
+  // The same, and the meeting point's own.
+  std::string local_host;
+  Endpoint remote;
 };
 
 // Local. Listens at MASTER_ADDR:MASTER_PORT, on that address alone if it is one of this machine's. It is not always: behind
@@ -37,16 +40,16 @@ struct MeetingPoint {
 //   others           by errno
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info);
 
-// Local. Waits until something listens at MASTER_ADDR:MASTER_PORT. A name that cannot be looked up yet may be there later, so
-// that is waited for as well.
+// Local. Connects to MASTER_ADDR:MASTER_PORT as soon as something listens there. A name that cannot be looked up yet may be there later,
+// so that is waited for as well.
 //
 // Errors:
-//   DeadlineExceeded  nobody listened there by `deadline`: the address as tried and the last error
+//   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it
 //   InvalidArgument   a loopback address that this machine does not have: waiting would not help
-absl::StatusOr<Route> FindMeetingPoint(const RankInfo& info, absl::Time deadline);
+absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline);
 
-// "localhost:29500 (127.0.0.1:29500, [::1]:29500)".
-std::string DescribeMeetingPoint(const RankInfo& info);
+// "MASTER_ADDR=localhost MASTER_PORT=29500".
+std::string MeetingPointName(const RankInfo& info);
 
 }  // namespace cohort::internal
 

@@ -21,7 +21,7 @@ std::vector<std::string> VisibleCudaDevices() { return {}; }
 
 absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectNccl(const RankInfo&, NcclOptions,
                                                           absl_nonnull std::unique_ptr<ControlPlane>,
-                                                          absl_nonnull std::unique_ptr<JobStore>) {
+                                                          absl_nullable std::unique_ptr<JobStore>) {
   ABSL_LOG(FATAL) << "nccl was chosen in a build without NCCL";
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <thread>  // NOLINT: the standard thread is all that is needed
 #include <utility>
 
 #include "absl/base/nullability.h"
@@ -76,6 +78,21 @@ absl::Status TorchBackend::Run(std::string_view name, absl::Duration timeout,
   absl::Status cause = control_->Explain(name, status, Between(start, SteadyNow()));
   BreakOff();
   return cause;
+}
+
+absl::Status TorchBackend::CallInThread(std::function<void()> function, SteadyTime deadline) {
+  const uint64_t number = wait_->Begin();
+  std::thread([number, wait = wait_, function = std::move(function)]() mutable {
+    std::exception_ptr error;
+    try {
+      function();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    function = nullptr;  // who waits may count on it that the thread holds nothing any more
+    wait->End(number, error);
+  }).detach();
+  return wait_->Wait(deadline);
 }
 
 }  // namespace cohort::internal

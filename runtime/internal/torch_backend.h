@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_plane.h"
@@ -67,6 +69,9 @@ class TorchBackend : public Backend {
     return control_->Explain(name, error, waited);
   }
 
+  // Where the tensors of its collectives must be.
+  virtual c10::Device device() const = 0;
+
   // LibTorch's own object, for collectives on tensors. Its operations are started in a function that Run calls, and waited for with
   // Await: Work::wait would not hear that a rank has died.
   virtual c10d::Backend& torch_backend() = 0;
@@ -85,7 +90,12 @@ class TorchBackend : public Backend {
   // Breaks off, as far as LibTorch allows, what its threads are waiting for. The group is poisoned.
   virtual void BreakOff() = 0;
 
+  // Calls `function`, which LibTorch gives no means to break off, in a thread of its own and waits until it is over, by the rules of
+  // OperationWait::Wait. If that returns early the thread is left behind, so `function` must own what it touches.
+  absl::Status CallInThread(std::function<void()> function, SteadyTime deadline);
+
   const std::shared_ptr<OperationWait>& operation_wait() { return wait_; }
+  ControlPlane& control() { return *control_; }
 
  private:
   const std::shared_ptr<OperationWait> wait_;

@@ -1,0 +1,104 @@
+#include "cohort/runtime/internal/meeting_point.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/status_matchers.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/internal/endpoint.h"
+#include "cohort/runtime/internal/socket.h"
+#include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/rank_info.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::internal {
+namespace {
+
+using absl_testing::IsOk;
+using absl_testing::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A port of loopback that nobody listens on: bound, as a launcher reserves it.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    EXPECT_EQ(setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    const Endpoint any = Endpoint::Wildcard(AF_INET, 0);
+    EXPECT_EQ(bind(fd_.get(), any.address(), any.size()), 0);
+  }
+
+  int number() const { return Endpoint::OfSocket(fd_.get())->port(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+RankInfo Info(const std::string& master_addr, int master_port) {
+  return {.rank = 0, .world_size = 2, .local_world_size = 2, .master_addr = master_addr, .master_port = master_port};
+}
+
+TEST(OpenMeetingPointTest, ListensOnTheReservedPortOfLoopbackAlone) {
+  const ReservedPort port;
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()));
+  ASSERT_THAT(point, IsOk());
+  EXPECT_EQ(Endpoint::OfSocket(point->listener.fd.get())->ToString(), absl::StrCat("127.0.0.1:", port.number()));
+  EXPECT_EQ(point->listener.port, port.number());
+  EXPECT_EQ(point->local_host, "127.0.0.1");
+}
+
+TEST(OpenMeetingPointTest, SaysWhereThePortIsInUse) {
+  const ReservedPort port;
+  const absl::StatusOr<MeetingPoint> first = OpenMeetingPoint(Info("127.0.0.1", port.number()));
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(OpenMeetingPoint(Info("127.0.0.1", port.number())),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr(absl::StrCat("127.0.0.1:", port.number())), HasSubstr("in use"))));
+}
+
+TEST(OpenMeetingPointTest, SaysThatANameHasNoAddress) {
+  EXPECT_THAT(OpenMeetingPoint(Info("no-such-host.invalid", 29500)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("MASTER_ADDR=no-such-host.invalid")));
+}
+
+TEST(VisitMeetingPointTest, ConnectsOnceSomebodyListens) {
+  const ReservedPort port;
+  const RankInfo info = Info("127.0.0.1", port.number());
+  absl::StatusOr<Visit> visit;
+  std::thread visitor([&] { visit = VisitMeetingPoint(info, After(SteadyNow(), absl::Minutes(1))); });
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(info);
+  visitor.join();
+  ASSERT_THAT(point, IsOk());
+  ASSERT_THAT(visit, IsOk());
+  EXPECT_EQ(visit->remote.ToString(), absl::StrCat("127.0.0.1:", port.number()));
+  EXPECT_EQ(visit->local_host, "127.0.0.1");
+  EXPECT_TRUE(AcceptFrom(point->listener.fd)->is_open());
+}
+
+TEST(VisitMeetingPointTest, SaysWhoWasMissingAndWhere) {
+  const ReservedPort port;
+  const SteadyTime start = SteadyNow();
+  EXPECT_THAT(VisitMeetingPoint(Info("127.0.0.1", port.number()), After(start, absl::Milliseconds(300))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("missing: rank 0"), HasSubstr("MASTER_ADDR=127.0.0.1"),
+                             HasSubstr(absl::StrCat("MASTER_PORT=", port.number())), HasSubstr("world size 2"),
+                             HasSubstr("Connection refused"))));
+  EXPECT_GE(Between(start, SteadyNow()), absl::Milliseconds(300));
+}
+
+TEST(VisitMeetingPointTest, WaitsForANameThatMayBeKnownLater) {
+  EXPECT_THAT(VisitMeetingPoint(Info("no-such-host.invalid", 29500), SteadyNow()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no-such-host.invalid")));
+}
+
+}  // namespace
+}  // namespace cohort::internal
