@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "c10/core/Device.h"
 #include "cohort/runtime/process_group.h"
 
 namespace at {
@@ -25,6 +26,9 @@ class Tensor;
 }  // namespace at
 
 namespace cohort {
+
+// Local. Where tensors must be: the CPU with gloo and in a world of one, this rank's GPU with nccl.
+c10::Device TensorDevice(ProcessGroup& group);
 
 // Replaces each tensor by its sum over all ranks.
 absl::Status AllReduceSum(ProcessGroup& group, absl::Span<const at::Tensor> tensors);
