@@ -26,10 +26,11 @@ ConsoleFile::ConsoleFile(int fd) : fd_(fd) {
   struct stat status;
   if (fstat(fd, &status) != 0) return;
   is_socket_ = S_ISSOCK(status.st_mode);
-  // A pipe or a terminal may make a write wait. Setting O_NONBLOCK on `fd` itself would set it for the shell as well, so
-  // the file is opened again. Where that is refused (a terminal of another user), writes wait.
+  // A pipe or a terminal may make a write wait. Setting O_NONBLOCK on `fd` itself would set it for the shell as well,
+  // so the file is opened again. Where that is refused (a terminal of another user), writes wait.
   if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
-    reopened_ = UniqueFd(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    reopened_ =
+        UniqueFd(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (reopened_) fd_ = reopened_.get();
   }
 }
@@ -39,8 +40,7 @@ void ConsoleFile::Flush() {
   while (written < pending.size() && error_ == 0) {
     const char* bytes = pending.data() + written;
     const size_t count = pending.size() - written;
-    const ssize_t result =
-        is_socket_ ? send(fd_, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, bytes, count);
+    const ssize_t result = is_socket_ ? send(fd_, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, bytes, count);
     if (result >= 0) {
       written += result;
     } else if (errno == EAGAIN) {

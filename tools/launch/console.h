@@ -41,8 +41,8 @@ class ConsoleFile {
   int error_ = 0;
 };
 
-// Standard output and standard error. Where both are one file (a terminal, 2>&1), they are one queue, so that a line that
-// could be written only in part is finished before a line of the other stream begins.
+// Standard output and standard error. Where both are one file (a terminal, 2>&1), they are one queue, so that a line
+// that could be written only in part is finished before a line of the other stream begins.
 class Console {
  public:
   // Above this many pending bytes the ranks' output should be left in their pipes: HasRoom() is false.

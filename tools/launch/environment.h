@@ -15,15 +15,15 @@ namespace cohort::launch {
 // Name to value.
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// Reads a null-terminated array of "NAME=value", such as `environ`. Of a name that occurs twice the first value counts, as
-// for getenv(); an entry without '=' is dropped.
+// Reads a null-terminated array of "NAME=value", such as `environ`. Of a name that occurs twice the first value counts,
+// as for getenv(); an entry without '=' is dropped.
 Environment ReadEnvironment(const char* const* entries);
 
 // "NAME=value" for each variable, what exec() wants.
 std::vector<std::string> EnvironmentEntries(const Environment& environment);
 
-// True if `environment` is that of a rank of some job, for instance if a test that was itself launched calls the launcher.
-// Its MASTER_ADDR and MASTER_PORT belong to that job then, and not to the one to be started.
+// True if `environment` is that of a rank of some job, for instance if a test that was itself launched calls the
+// launcher. Its MASTER_ADDR and MASTER_PORT belong to that job then, and not to the one to be started.
 bool IsInsideARank(const Environment& environment);
 
 // What all ranks of one launcher have in common. The launcher of every node is given the same, but for node_rank.
@@ -41,7 +41,8 @@ struct JobPlan {
 };
 
 // The whole environment of the rank: `inherited`, with every variable that torchrun sets replaced, so that nothing of a
-// surrounding job shows through. OMP_NUM_THREADS is 1 if there are several ranks on the node and `inherited` has no value.
+// surrounding job shows through. OMP_NUM_THREADS is 1 if there are several ranks on the node and `inherited` has no
+// value.
 Environment RankEnvironment(const JobPlan& plan, int local_rank, const Environment& inherited);
 
 }  // namespace cohort::launch

@@ -41,8 +41,9 @@ TEST(EnvironmentTest, ARankIsToldItsPlaceByTorchrunsVariables) {
 }
 
 TEST(EnvironmentTest, TheUsersOwnDefaultsAreKept) {
-  const Environment environment = RankEnvironment(
-      TwoNodesOfFour(), 0, {{"OMP_NUM_THREADS", "8"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"HOME", "/home/user"}});
+  const Environment environment =
+      RankEnvironment(TwoNodesOfFour(), 0,
+                      {{"OMP_NUM_THREADS", "8"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}, {"HOME", "/home/user"}});
   EXPECT_EQ(environment.at("OMP_NUM_THREADS"), "8");
   EXPECT_EQ(environment.at("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "3");
   EXPECT_EQ(environment.at("HOME"), "/home/user");

@@ -32,8 +32,8 @@ std::string Subject() { return getenv("SUBJECT"); }
 
 std::vector<std::string> Lines(std::string_view text) { return absl::StrSplit(text, '\n'); }
 
-// Four ranks joined as by sockets: the others see rank 2 go and fail of that, as fast as they can. Rank 2 waits until all are
-// joined (opening a FIFO waits for its reader), and then does `how`.
+// Four ranks joined as by sockets: the others see rank 2 go and fail of that, as fast as they can. Rank 2 waits until
+// all are joined (opening a FIFO waits for its reader), and then does `how`.
 std::vector<std::string> JoinedRanks(std::string_view how) {
   const std::string directory = NewDirectory();
   for (const char* name : {"/0", "/1", "/3"}) mkfifo(absl::StrCat(directory, name).c_str(), 0600);
@@ -67,8 +67,7 @@ TEST(LaunchStopTest, ASignalIsNamedAndCounts128AndItsNumber) {
 TEST(LaunchStopTest, TheFirstFailureIsFoundOnAKernelWithoutPidfds) {
   TestLauncher::Setup setup;
   setup.wrapper = {Subject(), "without-pidfd"};
-  const TestLauncher::Result result =
-      RunLauncher(Shells(3, "[ $RANK = 1 ] && exit 3; sleep 1000"), setup);
+  const TestLauncher::Result result = RunLauncher(Shells(3, "[ $RANK = 1 ] && exit 3; sleep 1000"), setup);
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, ContainsRegex("rank 1 \\(pid [0-9]+\\) failed first"));
   EXPECT_EQ(RunLauncher(Shells(3, "exit 0"), setup).exit_code, 0);
@@ -76,9 +75,10 @@ TEST(LaunchStopTest, TheFirstFailureIsFoundOnAKernelWithoutPidfds) {
 
 TEST(LaunchStopTest, WhatBecameOfTheOthersIsMarkedAsConsequence) {
   const TestLauncher::Result result = RunLauncher(
-      Shells(4,
-             "case $RANK in 0) exit 0;; 1) trap 'exit 9' TERM; touch $DIR/1; while :; do sleep 0.01; done;; "
-             "2) until [ -e $DIR/1 -a -e $DIR/3 ]; do sleep 0.01; done; exit 5;; 3) touch $DIR/3; exec sleep 1000;; esac"),
+      Shells(
+          4,
+          "case $RANK in 0) exit 0;; 1) trap 'exit 9' TERM; touch $DIR/1; while :; do sleep 0.01; done;; "
+          "2) until [ -e $DIR/1 -a -e $DIR/3 ]; do sleep 0.01; done; exit 5;; 3) touch $DIR/3; exec sleep 1000;; esac"),
       {.environment = {{"DIR", NewDirectory()}}});
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: had finished (exited with code 0)"));
@@ -110,13 +110,12 @@ TEST(LaunchStopTest, RanksThatWillNotDieAreKilledAfterTheGraceTime) {
   const std::string directory = NewDirectory();
   ASSERT_EQ(mkfifo(absl::StrCat(directory, "/never").c_str(), 0600), 0);
   // Rank 0 is busy and deaf; rank 2 is blocked, with a deaf helper.
-  TestLauncher launcher(
-      Shells(3,
-             "cd $DIR; case $RANK in 0) trap '' TERM; touch 0; while :; do :; done;; "
-             "1) until [ -e 0 -a -e 2 ]; do sleep 0.01; done; exit 1;; "
-             "2) (trap '' TERM; touch 2; while :; do sleep 1000; done) & cat never;; esac",
-             {"--grace=0.5"}),
-      {.environment = {{"DIR", directory}}});
+  TestLauncher launcher(Shells(3,
+                               "cd $DIR; case $RANK in 0) trap '' TERM; touch 0; while :; do :; done;; "
+                               "1) until [ -e 0 -a -e 2 ]; do sleep 0.01; done; exit 1;; "
+                               "2) (trap '' TERM; touch 2; while :; do sleep 1000; done) & cat never;; esac",
+                               {"--grace=0.5"}),
+                        {.environment = {{"DIR", directory}}});
   const auto start = std::chrono::steady_clock::now();
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
@@ -124,6 +123,16 @@ TEST(LaunchStopTest, RanksThatWillNotDieAreKilledAfterTheGraceTime) {
   EXPECT_THAT(Lines(result.err), Contains("launch: 500ms of grace are over: SIGKILL for ranks 0, 2"));
   EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: stopped by the launcher (killed by SIGKILL)"));
   EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+TEST(LaunchStopTest, WhatNotEvenSigkillEndsIsNamedAndNotWaitedFor) {
+  TestLauncher launcher({"--nproc-per-node=2", "--grace=0", Subject(), "unkillable"});
+  for (const char* text : {"[0] traced\n", "[1] traced\n"}) ASSERT_TRUE(launcher.AwaitOut(text));
+  launcher.Signal(SIGTERM);
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_THAT(Lines(result.err),
+              Contains("launch: left behind, as not even SIGKILL ended them: processes of ranks 0, 1"));
 }
 
 TEST(LaunchStopTest, TheRealProgramUnderAShellHasTheGraceTimeToo) {
@@ -176,7 +185,8 @@ class LaunchSignalTest : public testing::Test {
   void Send(int signal) {
     launcher_.Signal(signal);
     ASSERT_TRUE(AwaitCondition([&] {
-      return absl::StrContains(ReadFile(absl::StrCat("/proc/", launcher_.pid(), "/status")), "ShdPnd:\t0000000000000000\n");
+      return absl::StrContains(ReadFile(absl::StrCat("/proc/", launcher_.pid(), "/status")),
+                               "ShdPnd:\t0000000000000000\n");
     }));
   }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <string>
@@ -78,10 +77,12 @@ TEST_F(LaunchTerminalTest, AnInterruptReachesEachRankOnceAndASecondOneKills) {
 
 TEST_F(LaunchTerminalTest, SuspendingStopsTheRanksAndTheShellsFgContinuesThem) {
   const std::string directory = NewDirectory();
-  setup_.wrapper = {"sh", "-c", "set -m; \"$@\"; touch $DIR/suspended; until [ -e $DIR/go ]; do sleep 0.01; done; fg", "sh"};
+  setup_.wrapper = {"sh", "-c", "set -m; \"$@\"; touch $DIR/suspended; until [ -e $DIR/go ]; do sleep 0.01; done; fg",
+                    "sh"};
   setup_.environment["DIR"] = directory;
   TestLauncher launcher(Shells(2, "echo $$; while read -r line; do echo got $line; exit 0; done"), setup_);
-  ASSERT_TRUE(AwaitCondition([&] { return absl::StrContains(launcher.out(), "[0] ") && launcher.out().back() == '\n'; }));
+  ASSERT_TRUE(
+      AwaitCondition([&] { return absl::StrContains(launcher.out(), "[0] ") && launcher.out().back() == '\n'; }));
   const std::string out = launcher.out();
   const pid_t rank = atoi(out.c_str() + out.find("[0] ") + 4);
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 namespace {
@@ -98,6 +98,23 @@ int Meet() {
   return 0;
 }
 
+// unkillable: as a process that hangs in the kernel. A tracer stops it half-way through its end, and never lets it go
+// on.
+int BeUnkillable() {
+  const pid_t rank = getpid();
+  const pid_t tracer = fork();
+  if (tracer == 0) {
+    setsid();
+    // Until the rank has given its leave.
+    while (ptrace(PTRACE_SEIZE, rank, nullptr, PTRACE_O_TRACEEXIT) != 0) usleep(1000);
+    printf("traced\n");
+    fflush(stdout);
+    for (;;) pause();
+  }
+  prctl(PR_SET_PTRACER, tracer);
+  for (;;) pause();
+}
+
 // without-pidfd COMMAND...: runs it as on a kernel that has no pidfd_open().
 int RunWithoutPidfd(char** command) {
   sock_filter filter[] = {
@@ -124,7 +141,10 @@ int main(int argc, char** argv) {
   if (mode == "signals" && argc == 3) return PrintSignals(atoi(argv[2]));
   if (mode == "masks") return PrintMasks();
   if (mode == "meet") return Meet();
+  if (mode == "unkillable") return BeUnkillable();
   if (mode == "without-pidfd" && argc > 2) return RunWithoutPidfd(argv + 2);
-  fprintf(stderr, "usage: %s lines COUNT | daemon | signals LAST | masks | meet | without-pidfd COMMAND...\n", argv[0]);
+  fprintf(stderr,
+          "usage: %s lines COUNT | daemon | signals LAST | masks | meet | unkillable | without-pidfd COMMAND...\n",
+          argv[0]);
   return 2;
 }

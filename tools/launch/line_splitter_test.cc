@@ -1,6 +1,5 @@
 #include "cohort/tools/launch/line_splitter.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 

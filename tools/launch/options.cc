@@ -1,7 +1,6 @@
 #include "cohort/tools/launch/options.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -20,7 +19,7 @@
 namespace cohort::launch {
 namespace {
 
-// Each rank costs the launcher three file descriptors and the machine a process: more than this is a typing error.
+// Each rank costs the launcher four file descriptors and the machine a process: more than this is a typing error.
 constexpr int kMaxRanksPerNode = 1024;
 constexpr int kMaxNodes = 65536;
 constexpr int kMaxPort = 65535;
@@ -75,7 +74,8 @@ absl::Status SetNprocPerNode(std::string_view what, std::string_view value, Opti
 }
 
 absl::Status SetNnodes(std::string_view what, std::string_view value, Options& options, GivenFlags&) {
-  if (absl::StrContains(value, ':')) return BadValue(what, value, "one number of nodes: there are no elastic ranges here");
+  if (absl::StrContains(value, ':'))
+    return BadValue(what, value, "one number of nodes: there are no elastic ranges here");
   ABSL_ASSIGN_OR_RETURN(options.nnodes, ParseInteger(what, value, 1, kMaxNodes));
   return absl::OkStatus();
 }
@@ -171,8 +171,8 @@ absl::StatusOr<const Flag*> FindFlag(std::string_view given) {
     if (flag.name == name) return &flag;
   }
   const Flag* nearest = NearestFlag(name);
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown flag ", given, nearest == nullptr ? "" : absl::StrCat("; did you mean ", nearest->name, "?")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown flag ", given, nearest == nullptr ? "" : absl::StrCat("; did you mean ", nearest->name, "?")));
 }
 
 // Consumes the launcher's flags from the front of `arguments`; what is left is the program and its arguments.
@@ -218,13 +218,14 @@ absl::Status CheckTogether(const Options& options, const GivenFlags& given) {
         absl::StrCat("--standalone means one node, and --nnodes=", options.nnodes, " says otherwise"));
   }
   if (options.node_rank >= options.nnodes) {
-    return absl::InvalidArgumentError(absl::StrCat("--node-rank=", options.node_rank, ": must be below --nnodes=",
-                                                   options.nnodes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--node-rank=", options.node_rank, ": must be below --nnodes=", options.nnodes));
   }
   if (options.nnodes > 1 && (!given.master_addr.has_value() || !given.master_port.has_value())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--nnodes=", options.nnodes, " needs --master-addr and --master-port (of the node with --node-rank=0), the same on "
-        "every node"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nnodes=", options.nnodes,
+                     " needs --master-addr and --master-port (of the node with --node-rank=0), the same on "
+                     "every node"));
   }
   return absl::OkStatus();
 }
@@ -278,9 +279,9 @@ Accepted so that torchrun's command lines work:
 
   --help                this text
 
-Everything after PROGRAM belongs to PROGRAM. The ranks get RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the
-other variables that torchrun sets. With two ranks or more on this machine each line they print starts with "[RANK] ".
-Standard input goes to the first rank; the others have none.
+Everything after PROGRAM belongs to PROGRAM. The ranks get RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and
+the other variables that torchrun sets. With two ranks or more on this machine each line they print starts with
+"[RANK] ". Standard input goes to the first rank; the others have none.
 
 Exit code: 0 if every rank ended with 0; else that of the rank that failed first, or 128+N if signal N ended it. 2: the
 command line is wrong. 125: the launcher itself could not go on. 126, 127: PROGRAM is not executable, was not found.

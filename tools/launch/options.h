@@ -1,7 +1,8 @@
 // File: options.h
 //
 // The launcher's command line: torchrun's names, in both spellings (--nproc-per-node, --nproc_per_node) and both forms
-// (--flag=value, --flag value). It is not parsed by absl/flags because everything after the program belongs to the program.
+// (--flag=value, --flag value). It is not parsed by absl/flags because everything after the program belongs to the
+// program.
 
 #ifndef COHORT_TOOLS_LAUNCH_OPTIONS_H_
 #define COHORT_TOOLS_LAUNCH_OPTIONS_H_
@@ -40,8 +41,8 @@ struct Options {
 // `environment` stand in for flags that are not given; the first two are ignored inside a rank of another job.
 //
 // Errors:
-//   InvalidArgument  an unknown flag (names the nearest known one), a missing, malformed or contradictory value (names it
-//                    and what is allowed), or no program. One line, made to be shown to the user.
+//   InvalidArgument  an unknown flag (names the nearest known one), a missing, malformed or contradictory value (names
+//                    it and what is allowed), or no program. One line, made to be shown to the user.
 absl::StatusOr<Options> ParseOptions(absl::Span<const char* const> arguments, const Environment& environment);
 
 // What --help prints.

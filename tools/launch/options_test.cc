@@ -49,8 +49,8 @@ TEST(OptionsTest, AProgramAloneGetsTheDefaults) {
 
 TEST(OptionsTest, EveryFlagIsUnderstood) {
   const absl::StatusOr<Options> options =
-      Parse({"--nproc-per-node=4", "--nnodes=3", "--node-rank=2", "--master-addr=node-0", "--master-port=29500", "--grace=2.5",
-             "--max-restarts=0", "--no-python", "program"});
+      Parse({"--nproc-per-node=4", "--nnodes=3", "--node-rank=2", "--master-addr=node-0", "--master-port=29500",
+             "--grace=2.5", "--max-restarts=0", "--no-python", "program"});
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options->nproc_per_node, 4);
   EXPECT_EQ(options->nnodes, 3);
@@ -61,9 +61,10 @@ TEST(OptionsTest, EveryFlagIsUnderstood) {
 }
 
 TEST(OptionsTest, BothSpellingsAndBothFormsMeanTheSame) {
-  for (const std::vector<const char*>& arguments :
-       {std::vector<const char*>{"--nproc-per-node=4", "program"}, {"--nproc_per_node=4", "program"},
-        {"--nproc-per-node", "4", "program"}, {"--nproc_per_node", "4", "program"}}) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--nproc-per-node=4", "program"},
+                                                    {"--nproc_per_node=4", "program"},
+                                                    {"--nproc-per-node", "4", "program"},
+                                                    {"--nproc_per_node", "4", "program"}}) {
     const absl::StatusOr<Options> options = Parse(arguments);
     ASSERT_THAT(options, IsOk());
     EXPECT_EQ(options->nproc_per_node, 4);
@@ -94,8 +95,9 @@ TEST(OptionsTest, HelpNeedsNoProgramAndNamesEveryFlag) {
     ASSERT_THAT(options, IsOk());
     EXPECT_TRUE(options->help);
   }
-  for (const char* flag : {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--max-restarts",
-                           "--grace", "--standalone", "--no-python", "--help", "COHORT_LAUNCH_GRACE"}) {
+  for (const char* flag :
+       {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--max-restarts", "--grace",
+        "--standalone", "--no-python", "--help", "COHORT_LAUNCH_GRACE"}) {
     EXPECT_THAT(std::string(HelpText()), HasSubstr(flag));
   }
 }
@@ -110,7 +112,8 @@ TEST(OptionsTest, AnUnknownFlagIsNamedWithTheNearestOne) {
 }
 
 TEST(OptionsTest, NumbersAreTakenStrictly) {
-  for (const char* value : {"0", "1025", "-1", "+1", " 1", "1 ", "1.0", "0x1", "two", "", "99999999999999999999", "gpu"}) {
+  for (const char* value :
+       {"0", "1025", "-1", "+1", " 1", "1 ", "1.0", "0x1", "two", "", "99999999999999999999", "gpu"}) {
     EXPECT_EQ(Refusal({absl::StrCat("--nproc-per-node=", value).c_str()}),
               absl::StrCat("--nproc-per-node=", value, ": must be an integer from 1 to 1024"));
   }
@@ -153,7 +156,8 @@ TEST(OptionsTest, FlagsMustAgree) {
             "--node-rank=2: must be below --nnodes=2");
   EXPECT_THAT(Refusal({"--nnodes=2", "--master-addr=a"}),
               AllOf(HasSubstr("--nnodes=2 needs --master-addr and --master-port")));
-  EXPECT_THAT(Refusal({"--nnodes=2", "--master-port=1"}), HasSubstr("--nnodes=2 needs --master-addr and --master-port"));
+  EXPECT_THAT(Refusal({"--nnodes=2", "--master-port=1"}),
+              HasSubstr("--nnodes=2 needs --master-addr and --master-port"));
 }
 
 TEST(OptionsTest, AProgramMustBeGiven) {

@@ -9,8 +9,8 @@
 
 namespace cohort::launch {
 
-// Remembers the end of a stream of bytes, for the report on a rank that failed. Bounded, and cheap per byte: it keeps bytes
-// and finds the lines in them only when asked.
+// Remembers the end of a stream of bytes, for the report on a rank that failed. Bounded, and cheap per byte: it keeps
+// bytes and finds the lines in them only when asked.
 class OutputTail {
  public:
   void Add(std::string_view bytes);

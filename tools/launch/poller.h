@@ -20,8 +20,8 @@ namespace cohort::launch {
 
 // What can happen, the most urgent first.
 enum class Source {
-  // Evidence of the order in which ranks died comes before the news that they did; and that before signals, whose SIGCHLD
-  // tells of deaths without their order, and before output, so that an end is known as soon as it can be seen.
+  // Evidence of the order in which ranks died comes before the news that they did; and that before signals, whose
+  // SIGCHLD tells of deaths without their order, and before output, so that an end is known as soon as it can be seen.
   kRankLifeline,
   kRankExit,
   kSignal,
@@ -46,7 +46,8 @@ class Poller {
   static absl::StatusOr<Poller> Open();
 
   // From now on `event` is told when `fd` is ready for `events` (EPOLLIN, EPOLLOUT, EPOLLET; 0: when the other end is
-  // closed). Does nothing if `fd` is watched already: its event stays as it is. It must be unwatched before it is closed.
+  // closed). Does nothing if `fd` is watched already: its event stays as it is. It must be unwatched before it is
+  // closed.
   void Watch(int fd, Event event, uint32_t events);
   void Unwatch(int fd);
 

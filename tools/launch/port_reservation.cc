@@ -1,12 +1,12 @@
 // How a port is held without being in the way:
 //
-//   1  SO_REUSEADDR, then bind, and never listen. Linux lets a second socket bind the same port if both have SO_REUSEADDR
-//      and neither listens yet, so rank 0's server can bind and listen while we hold on. Choosing a port, closing it and
-//      telling the rank its number would leave a gap in which anybody may take it.
-//   2  Port 0 and connect() choose among ports that no socket has bound, SO_REUSEADDR or not: two launchers that choose at
-//      the same time get two ports, and no outgoing connection lands on ours.
-//   3  The address is the wildcard of both protocols, so that it stands for whichever address rank 0 listens on. As nothing
-//      listens, it opens nothing.
+//   1  SO_REUSEADDR, then bind, and never listen. Linux lets a second socket bind the same port if both have
+//      SO_REUSEADDR and neither listens yet, so rank 0's server can bind and listen while we hold on. Choosing a port,
+//      closing it and telling the rank its number would leave a gap in which anybody may take it.
+//   2  Port 0 and connect() choose among ports that no socket has bound, SO_REUSEADDR or not: two launchers that choose
+//      at the same time get two ports, and no outgoing connection lands on ours.
+//   3  The address is the wildcard of both protocols, so that it stands for whichever address rank 0 listens on. As
+//      nothing listens, it opens nothing.
 //   4  The socket is close-on-exec: a rank that lives on must not keep the port.
 
 #include "cohort/tools/launch/port_reservation.h"
@@ -15,7 +15,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"

@@ -5,6 +5,8 @@
 #ifndef COHORT_TOOLS_LAUNCH_PORT_RESERVATION_H_
 #define COHORT_TOOLS_LAUNCH_PORT_RESERVATION_H_
 
+#include <utility>
+
 #include "absl/status/statusor.h"
 #include "cohort/tools/launch/unique_fd.h"
 

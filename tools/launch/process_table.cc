@@ -1,9 +1,9 @@
 // Why a process group can be signalled without ever hitting a stranger's:
 //
 //   1  The kernel does not give a number away while a process has it as its group's number, a zombie included.
-//   2  A leader that has not been collected is such a process. After that, its helpers may be; their parents die, and as this
-//      process adopts orphans, they are its children. So "has a child in that group", which waitid() answers, is exact, and
-//      only this process can end it, by waiting for the child.
+//   2  A leader that has not been collected is such a process. After that, its helpers may be; their parents die, and
+//      as this process adopts orphans, they are its children. So "has a child in that group", which waitid() answers,
+//      is exact, and only this process can end it, by waiting for the child.
 //
 // A helper with a session of its own is waited for when it ends, but not signalled.
 
@@ -49,7 +49,8 @@ bool ProcessTable::AllHaveEnded() const {
 }
 
 bool ProcessTable::IsDying(size_t index) const {
-  // PF_EXITING of linux/sched.h, in the field "flags" of proc(5). It is set before anything of the process is taken down.
+  // PF_EXITING of linux/sched.h, in the field "flags" of proc(5). It is set before anything of the process is taken
+  // down.
   constexpr unsigned kExiting = 0x4;
   const UniqueFd file(open(absl::StrCat("/proc/", leaders_[index].pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   char text[1024];
@@ -59,7 +60,8 @@ bool ProcessTable::IsDying(size_t index) const {
   // The second field is the program's name in parentheses and may hold anything.
   const char* const name_end = strrchr(text, ')');
   unsigned flags = 0;
-  return name_end != nullptr && sscanf(name_end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & kExiting) != 0;
+  return name_end != nullptr && sscanf(name_end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+         (flags & kExiting) != 0;
 }
 
 std::optional<size_t> ProcessTable::ReapOrphans() {

@@ -23,10 +23,12 @@ struct ProcessEnd {
   bool core_dumped = false;
 };
 
-// The leaders of the ranks' process groups and whatever they start. Not thread-safe; the process must have no other children.
+// The leaders of the ranks' process groups and whatever they start. Not thread-safe; the process must have no other
+// children.
 class ProcessTable {
  public:
-  // Makes this process the one to which a rank's helpers are handed when their parents die, so that they can be waited for.
+  // Makes this process the one to which a rank's helpers are handed when their parents die, so that they can be waited
+  // for.
   //
   // Errors: Internal (the system refuses it).
   static absl::Status AdoptOrphans();
@@ -41,8 +43,8 @@ class ProcessTable {
   // True if the leader is on its way to its end, or there already, and can no longer do anything about it.
   bool IsDying(size_t index) const;
 
-  // Waits for helpers that have ended, until none is left (nullopt) or the leader with the returned index stands before them:
-  // CollectEnd() it and call again.
+  // Waits for helpers that have ended, until none is left (nullopt) or the leader with the returned index stands before
+  // them: CollectEnd() it and call again.
   std::optional<size_t> ReapOrphans();
 
   // The groups in which a process lives, the leader or a helper of it.

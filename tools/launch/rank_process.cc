@@ -1,16 +1,19 @@
-// Starting a rank, in the child after fork():
+// Starting a rank, in the child after vfork(). That saves the copy of our address space that nobody needs (0.3 ms a
+// rank, a quarter of what a rank costs); in return the child must change none of our memory, and so it only makes
+// system calls.
 //
-//   1  Ask for SIGKILL when the parent dies, so that a launcher killed with SIGKILL leaves no rank. The parent may have died
-//      before the request: then the child has a new parent, and ends.
+//   1  Ask for SIGKILL when the parent dies, so that a launcher killed with SIGKILL leaves no rank. The parent may have
+//      died before the request: then the child has a new parent, and ends.
 //   2  Lead a process group of its own: a signal to the group reaches the rank's helpers as well, and a ^C typed at the
 //      terminal reaches the launcher alone, which passes it on exactly once.
 //   3  Standard streams, signal actions and mask.
-//   4  One more pipe stays open in the rank, under a high number, and nothing is ever written to it. When a process ends, Linux
-//      releases its files in descending order of their numbers (since 4.3), so that the parent sees this one hang up before
-//      any other rank can see a connection broken. Without it, a rank that ends because of that may end, altogether, before
-//      the one that was the cause: a busy machine may take the processor away from the latter half-way through its end.
-//   5  exec. If it fails, the errno goes to the parent through a pipe that a successful exec closes (close-on-exec). So the
-//      parent knows which of the two it was, and nobody has to guess from an exit code of 127.
+//   4  One more pipe stays open in the rank, under a high number, and nothing is ever written to it. When a process
+//      ends, Linux releases its files in descending order of their numbers (since 4.3), so that the parent sees this
+//      one hang up before any other rank can see a connection broken. Without it, a rank that ends because of that may
+//      end, altogether, before the one that was the cause: a busy machine may take the processor away from the latter
+//      half-way through its end.
+//   5  exec. If it fails, the errno goes to the parent through a pipe that a successful exec closes (close-on-exec). So
+//      the parent knows which of the two it was, and nobody has to guess from an exit code of 127.
 
 #include "cohort/tools/launch/rank_process.h"
 
@@ -96,7 +99,8 @@ struct ChildPlan {
 
 absl::Status StartError(const std::string& program, const ChildFailure& failure) {
   const std::string message = absl::StrCat("cannot start ", program, ": ", strerror(failure.error));
-  if (!failure.at_exec) return absl::ErrnoToStatus(failure.error, absl::StrCat("cannot prepare a process for ", program));
+  if (!failure.at_exec)
+    return absl::ErrnoToStatus(failure.error, absl::StrCat("cannot prepare a process for ", program));
   if (failure.error == ENOENT && access(program.c_str(), F_OK) == 0 && program.find('/') != std::string::npos) {
     return absl::FailedPreconditionError(absl::StrCat(message, " (the file exists; its interpreter does not)"));
   }
@@ -134,7 +138,7 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command) {
                           .lifeline = lifeline.write.get(),
                           .failure = failure.write.get(),
                           .parent = getpid()};
-  const pid_t pid = fork();
+  const pid_t pid = vfork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
   if (pid == 0) RunChild(plan);
   failure.write.reset();

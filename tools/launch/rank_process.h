@@ -23,14 +23,14 @@ struct RankCommand {
   int stdin_fd = -1;
 };
 
-// A process that was started: the leader of a process group of its own, with the same number. It has no signal blocked, and
-// dies with SIGKILL if the thread that started it ends.
+// A process that was started: the leader of a process group of its own, with the same number. It has no signal blocked,
+// and dies with SIGKILL if the thread that started it ends.
 struct RankProcess {
   pid_t pid = -1;
   // Readable once the process has ended. Empty where the kernel has no such thing (before Linux 5.3).
   UniqueFd exited;
-  // Hangs up when the process begins to close its files because it ends, before any other file is closed that somebody could
-  // notice; or later, or never, if the process has interfered with descriptors that it does not know.
+  // Hangs up when the process begins to close its files because it ends, before any other file is closed that somebody
+  // could notice; or later, or never, if the process has interfered with descriptors that it does not know.
   UniqueFd lifeline;
   // The reading ends of its standard output and standard error; reads do not block.
   UniqueFd out;

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,7 +47,8 @@ std::string ReadToEnd(const UniqueFd& fd) {
 class RankProcessTest : public testing::Test {
  protected:
   absl::StatusOr<RankProcess> Start(std::vector<std::string> arguments, std::vector<std::string> environment = {}) {
-    return StartRank({.arguments = std::move(arguments), .environment = std::move(environment), .stdin_fd = null_.get()});
+    return StartRank(
+        {.arguments = std::move(arguments), .environment = std::move(environment), .stdin_fd = null_.get()});
   }
 
   RankProcess StartShell(std::string script, std::vector<std::string> environment = {}) {

@@ -12,7 +12,9 @@ namespace cohort::launch {
 namespace {
 
 std::string Consequence(const RankEnd& end) {
-  const char* what = end.was_stopped ? "stopped by the launcher" : IsFailure(end.how) ? "failed after it" : "had finished";
+  const char* what = end.was_stopped      ? "stopped by the launcher"
+                     : IsFailure(end.how) ? "failed after it"
+                                          : "had finished";
   return absl::StrCat(what, " (", DescribeEnd(end.how), ")");
 }
 

@@ -20,10 +20,11 @@ bool IsStopRequest(int signal);
 // "SIGTERM", or "signal 42" for one without a name of its own.
 std::string SignalName(int signal);
 
-// The signals sent to this process, as something that can be waited for: stop requests, USR1, USR2, TSTP (^Z), and CHLD.
+// The signals sent to this process, as something that can be waited for: stop requests, USR1, USR2, TSTP (^Z), and
+// CHLD.
 //
-// A signal among INT, QUIT and HUP that was ignored when the program started stays ignored, as nohup and the shell's '&'
-// mean it; such a one is never read here.
+// A signal among INT, QUIT and HUP that was ignored when the program started stays ignored, as nohup and the shell's
+// '&' mean it; such a one is never read here.
 class SignalReader {
  public:
   // Blocks the signals in the calling thread, the only one, and ignores those that would end or stop a program in the
@@ -47,8 +48,9 @@ class SignalReader {
 // What TSTP does by default: blocks until CONT comes, or returns at once where there is no shell that could send one.
 void SuspendSelf();
 
-// For use between fork() and exec(): undoes what SignalReader did, and what some parent may have left behind. No signal is
-// blocked and each has its default action, but for INT, QUIT and HUP where they were ignored. Async-signal-safe.
+// For use between vfork() and exec(): undoes what SignalReader did, and what some parent may have left behind. No
+// signal is blocked and each has its default action, but for INT, QUIT and HUP where they were ignored.
+// Async-signal-safe.
 void ResetSignals();
 
 }  // namespace cohort::launch

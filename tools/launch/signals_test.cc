@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <functional>
-#include <optional>
 
 #include "absl/status/status_matchers.h"
 #include "gtest/gtest.h"

@@ -1,21 +1,21 @@
 // From the first failure to the exit code:
 //
-//   1  Ranks are started one after the other; each has become the program, or failed to, before the next is started. If one
-//      cannot be started, those before it are killed: they have done nothing yet.
-//   2  The first rank that ends with anything but 0 is the cause of whatever follows. But the end of a process takes time:
-//      while it closes its files others fail because of that, and theirs may be the first end that is seen. So ranks are
-//      ordered by when the kernel saw their lifelines hang up (see rank_process.cc), and a rank that ends after the stop has
-//      begun takes the first place if the sign of its death is older. The last words of a rank are read before its end is
-//      reported.
-//   3  Every other process is asked to stop: SIGTERM, or the signal that the launcher itself was sent, to each process group;
-//      then SIGCONT, as a stopped process would not see it. This is done once: a second request could break into the saving
-//      of a checkpoint that the first one began.
-//   4  After the grace time, or a second ^C, SIGKILL. A process that survives even that (it hangs in the kernel) is named,
-//      and left behind: waiting for it would be a hang of our own.
-//   5  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it may be
-//      the real program, under a shell that has gone), and is killed at once if all ranks have ended with 0.
-//   6  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper with
-//      a session of its own) is not waited for.
+//   1  Ranks are started one after the other; each has become the program, or failed to, before the next is started. If
+//      one cannot be started, those before it are killed: they have done nothing yet.
+//   2  The first rank that ends with anything but 0 is the cause of whatever follows. But the end of a process takes
+//      time: while it closes its files others fail because of that, and theirs may be the first end that is seen. So
+//      ranks are ordered by when the kernel saw their lifelines hang up (see rank_process.cc), and a rank that ends
+//      after the stop has begun takes the first place if the sign of its death is older. The last words of a rank are
+//      read before its end is reported.
+//   3  Every other process is asked to stop: SIGTERM, or the signal that the launcher itself was sent, to each process
+//      group; then SIGCONT, as a stopped process would not see it. This is done once: a second request could break into
+//      the saving of a checkpoint that the first one began.
+//   4  After the grace time, or a second ^C, SIGKILL. A process that survives even that (it hangs in the kernel) is
+//      named, and left behind: waiting for it would be a hang of our own.
+//   5  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it
+//      may be the real program, under a shell that has gone), and is killed at once if all ranks have ended with 0.
+//   6  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper
+//      with a session of its own) is not waited for.
 
 #include "cohort/tools/launch/supervisor.h"
 
@@ -23,7 +23,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -53,7 +52,7 @@ std::string LinePrefix(const JobPlan& plan, int rank) {
 }
 
 std::string Rounded(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+  return absl::FormatDuration(absl::Ceil(duration, absl::Milliseconds(1)));
 }
 
 // A terminal that decides which process group may read it.
@@ -87,6 +86,7 @@ absl::Status Supervisor::StartRank(int local_rank) {
       .environment = EnvironmentEntries(RankEnvironment(job_.plan, local_rank, job_.environment)),
       .stdin_fd = standard_input ? standard_input.get() : STDIN_FILENO,
   };
+  const absl::Time start = absl::Now();
   ABSL_ASSIGN_OR_RETURN(RankProcess process, launch::StartRank(command));
   processes_.Add(process.pid);
 
@@ -97,11 +97,8 @@ absl::Status Supervisor::StartRank(int local_rank) {
   poller_.Watch(process.lifeline.get(), {Source::kRankLifeline, index}, 0);
   RankOutput out(std::move(process.out), prefix, console_.pending(Stream::kOut));
   RankOutput err(std::move(process.err), prefix, console_.pending(Stream::kErr));
-  ranks_.push_back({.number = number,
-                    .process = std::move(process),
-                    .start = absl::Now(),
-                    .out = std::move(out),
-                    .err = std::move(err)});
+  ranks_.push_back(
+      {.number = number, .process = std::move(process), .start = start, .out = std::move(out), .err = std::move(err)});
   return absl::OkStatus();
 }
 
@@ -130,12 +127,12 @@ void Supervisor::OnStartFailed(const absl::Status& status) {
 
 void Supervisor::Turn() {
   if (phase_ < Phase::kPrinting && processes_.AllHaveEnded()) OnAllEnded();
+  if (deadline_.has_value() && Clock::now() >= *deadline_) OnDeadline();
   FlushConsole();
   if (phase_ == Phase::kDone) return;
   UpdateWatches();
   for (const Event event : poller_.Wait(TimeLeft())) Dispatch(event);
   if (orphans_may_wait_) ReapOrphans();
-  if (deadline_.has_value() && Clock::now() >= *deadline_) OnDeadline();
 }
 
 void Supervisor::OnAllEnded() {
@@ -217,7 +214,7 @@ void Supervisor::OnLifelineBroken(size_t index, int64_t order) {
   poller_.Unwatch(rank.process.lifeline.get());
   rank.process.lifeline.reset();
   // Some programs close every descriptor that they do not know, and go on.
-  if (processes_.IsDying(index)) rank.death_order = order;
+  if (!rank.end.has_value() && processes_.IsDying(index)) rank.death_order = order;
 }
 
 void Supervisor::CollectEnd(size_t index, int64_t order) {
@@ -232,15 +229,12 @@ void Supervisor::CollectEnd(size_t index, int64_t order) {
   rank.out.Drain();
   rank.err.Drain();
   const absl::Time now = absl::Now();
-  const bool did_as_asked = how->signal == 0         ? how->exit_code == 0
-                            : how->signal == SIGKILL ? phase_ == Phase::kKilling
-                                                     : how->signal == stop_signal_;
   rank.end = {.rank = rank.number,
               .pid = rank.process.pid,
               .how = *how,
               .when = now,
               .lifetime = now - rank.start,
-              .was_stopped = phase_ != Phase::kRunning && did_as_asked};
+              .was_stopped = phase_ != Phase::kRunning && IsAsAsked(*how)};
   if (!IsFailure(*how)) return;
   if (phase_ == Phase::kRunning) {
     OnFirstFailure(index);
@@ -248,6 +242,12 @@ void Supervisor::CollectEnd(size_t index, int64_t order) {
     first_failure_ = index;
     exit_code_ = ShellExitCode(*how);
   }
+}
+
+// Once ranks have been asked to stop: whether this is how they would.
+bool Supervisor::IsAsAsked(const ProcessEnd& how) const {
+  if (how.signal == SIGKILL) return phase_ == Phase::kKilling;
+  return how.signal != 0 ? how.signal == stop_signal_ : how.exit_code == 0;
 }
 
 void Supervisor::ReapOrphans() {
@@ -274,9 +274,11 @@ void Supervisor::OnSignal(int signal) {
 
 void Supervisor::OnStopRequest(int signal) {
   if (signal == SIGINT) ++num_interrupts_;
+  // Whatever the ranks make of it: a run that was told to stop is no success.
+  if (exit_code_ == 0) exit_code_ = 128 + signal;
   if (phase_ == Phase::kRunning) {
     Say(absl::StrCat("received ", SignalName(signal), ": passed on to all ranks; SIGKILL ", GraceEnd()));
-    BeginStop(128 + signal, signal);
+    BeginStop(exit_code_, signal);
   } else if (phase_ == Phase::kPrinting) {
     // Nobody reads what is left, or the user would not ask.
     phase_ = Phase::kDone;

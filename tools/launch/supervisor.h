@@ -44,15 +44,16 @@ struct Job {
   absl::Duration grace;
 };
 
-// Starts the ranks of one launcher and sees to it that all of them end: by themselves, or because one failed, or because the
-// launcher was told to stop. The process must have no other thread and no other children.
+// Starts the ranks of one launcher and sees to it that all of them end: by themselves, or because one failed, or
+// because the launcher was told to stop. The process must have no other thread and no other children.
 class Supervisor {
  public:
   // All must outlive the supervisor.
   Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console);
 
   // Blocks until no process of any rank's process group is left and everything they printed is written; there is no
-  // deadline but for the one that a request to stop sets. To be called once. Returns the exit code: see docs/launching.md.
+  // deadline but for the one that a request to stop sets. To be called once. Returns the exit code: see
+  // docs/launching.md.
   int Run();
 
  private:
@@ -96,6 +97,7 @@ class Supervisor {
   void EndOutput(RankOutput& output);
   void OnLifelineBroken(size_t index, int64_t order);
   void CollectEnd(size_t index, int64_t order);
+  bool IsAsAsked(const ProcessEnd& how) const;
   void ReapOrphans();
   void OnSignal(int signal);
   void OnStopRequest(int signal);

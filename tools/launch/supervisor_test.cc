@@ -10,9 +10,7 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/unique_fd.h"
 #include "gmock/gmock.h"
@@ -65,16 +63,18 @@ TEST_F(SupervisorTest, SuccessIsSilentAndZero) {
 
 TEST_F(SupervisorTest, TheFirstFailureStopsTheOthersAndIsNamed) {
   EXPECT_EQ(Run(3, "[ $RANK = 1 ] && { echo why >&2; exit 3; }; exec sleep 1000"), 3);
-  EXPECT_THAT(Contents(err_), AllOf(ContainsRegex("rank 1 \\(pid [0-9]+\\) failed: exited with code 3 after .*; stopping the "
-                                                  "others: SIGTERM now, SIGKILL in 30s\n"),
-                                    ContainsRegex("rank 1 \\(pid [0-9]+\\) failed first: exited with code 3 at "),
-                                    HasSubstr("launch:   why\n"),
-                                    HasSubstr("ranks 0, 2: stopped by the launcher (killed by SIGTERM)\n")));
+  EXPECT_THAT(
+      Contents(err_),
+      AllOf(ContainsRegex("rank 1 \\(pid [0-9]+\\) failed: exited with code 3 after .*; stopping the "
+                          "others: SIGTERM now, SIGKILL in 30s\n"),
+            ContainsRegex("rank 1 \\(pid [0-9]+\\) failed first: exited with code 3 at "), HasSubstr("launch:   why\n"),
+            HasSubstr("ranks 0, 2: stopped by the launcher (killed by SIGTERM)\n")));
 }
 
 TEST_F(SupervisorTest, TheOnlyRanksFailureIsToldOnce) {
   EXPECT_EQ(Run(1, "exit 4"), 4);
-  EXPECT_THAT(Contents(err_), ContainsRegex("^launch: rank 0 \\(pid [0-9]+\\) failed first: exited with code 4 at .*\n$"));
+  EXPECT_THAT(Contents(err_),
+              ContainsRegex("^launch: rank 0 \\(pid [0-9]+\\) failed first: exited with code 4 at .*\n$"));
 }
 
 TEST_F(SupervisorTest, NoGraceAtAllKillsAtOnce) {

@@ -13,9 +13,9 @@ namespace cohort::launch {
 
 // Hands what is typed at a terminal to a rank.
 //
-// A rank cannot read the terminal itself: it is in a process group of its own, in the background, and the kernel would stop
-// it (SIGTTIN). Making its group the foreground one would send ^C to that rank alone. So the launcher reads, while it is in
-// the foreground, and the rank reads a pipe. End of file (^D) is passed on.
+// A rank cannot read the terminal itself: it is in a process group of its own, in the background, and the kernel would
+// stop it (SIGTTIN). Making its group the foreground one would send ^C to that rank alone. So the launcher reads, while
+// it is in the foreground, and the rank reads a pipe. End of file (^D) is passed on.
 //
 // Not used if standard input is anything but a terminal: then the rank has the file itself.
 class TerminalRelay {
@@ -28,8 +28,8 @@ class TerminalRelay {
 
   // Reads from the terminal and writes to the pipe, as much as possible without waiting.
   //
-  // To be called when terminal_fd() has become readable (edge-triggered: in the background nothing is read, and the wish to
-  // be read does not go away) and when pipe_fd() has become writable, while that is asked for.
+  // To be called when terminal_fd() has become readable (edge-triggered: in the background nothing is read, and the
+  // wish to be read does not go away) and when pipe_fd() has become writable, while that is asked for.
   void Pump();
 
   int terminal_fd() const { return terminal_fd_; }

@@ -2,12 +2,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/ioctl.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>

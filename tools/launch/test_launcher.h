@@ -7,10 +7,10 @@
 
 #include <sys/types.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -69,8 +69,8 @@ class TestLauncher {
   // Waits until the launcher has ended; fails the test if it does not.
   Result Wait();
 
-  // The live processes that descend from this launcher, itself included, wherever they have moved to: they have its mark in
-  // their environment.
+  // The live processes that descend from this launcher, itself included, wherever they have moved to: they have its
+  // mark in their environment.
   std::vector<pid_t> LiveProcesses() const;
 
  private:
