@@ -1,0 +1,5 @@
+#include "app/clash.h"
+//
+#include "app/public_headers.inc"
+
+const char* HeadersAfterClash() { return LOG(INFO); }

@@ -1,0 +1,5 @@
+#include "app/public_torch_headers.inc"
+//
+#include "app/clash.h"
+
+const char* TorchHeadersBeforeClash() { return LOG(INFO); }

@@ -1,0 +1,12 @@
+// A header of the monorepo's own with the name that one of cohort's has: neither hides the other.
+
+#ifndef MONOREPO_RUNTIME_PROCESS_GROUP_H_
+#define MONOREPO_RUNTIME_PROCESS_GROUP_H_
+
+namespace monorepo {
+
+inline const char* Greeting() { return "saved by the monorepo\n"; }
+
+}  // namespace monorepo
+
+#endif  // MONOREPO_RUNTIME_PROCESS_GROUP_H_
