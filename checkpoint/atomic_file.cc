@@ -67,9 +67,8 @@ std::string TemporaryPrefix() {
 
 std::string TemporaryName() {
   uint64_t random = 0;
-  // Never short for so few bytes. Should it fail, the name is less random, and Create still never takes one that
-  // exists.
-  (void)getrandom(&random, sizeof(random), 0);
+  // Should it fail, the name is less random; Create still never takes one that exists.
+  [[maybe_unused]] const ssize_t size = getrandom(&random, sizeof(random), 0);
   return absl::StrFormat("%s%d-%016x", TemporaryPrefix(), getpid(), random);
 }
 

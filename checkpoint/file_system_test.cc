@@ -56,7 +56,7 @@ TEST_F(FileSystemTest, WritesWhatIsAppended) {
 
 TEST_F(FileSystemTest, NeverOpensWhatExists) {
   WriteFile(dir_ + "/old", "old");
-  symlink((dir_ + "/elsewhere").c_str(), (dir_ + "/link").c_str());
+  std::filesystem::create_symlink(dir_ + "/elsewhere", dir_ + "/link");
   EXPECT_THAT(fs_.Create(dir_ + "/old", std::nullopt), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(fs_.Create(dir_ + "/link", std::nullopt), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_EQ(ReadFile(dir_ + "/old"), "old");
@@ -90,7 +90,7 @@ TEST_F(FileSystemTest, IsNotInheritedByPrograms) {
 
 TEST_F(FileSystemTest, TellsTypesApartWithoutFollowing) {
   WriteFile(dir_ + "/file", "");
-  symlink("file", (dir_ + "/link").c_str());
+  std::filesystem::create_symlink("file", dir_ + "/link");
   mkfifo((dir_ + "/fifo").c_str(), 0600);
   EXPECT_EQ(fs_.Inspect(dir_)->type, FileType::kDirectory);
   EXPECT_EQ(fs_.Inspect(dir_ + "/file")->type, FileType::kRegular);
@@ -158,7 +158,7 @@ TEST_F(FileSystemTest, KeepsAFileInUseWhileItIsSynced) {
 
 TEST_F(FileSystemTest, DoesNotTakeOtherThingsForAbandoned) {
   WriteFile(dir_ + "/file", "precious");
-  symlink("file", (dir_ + "/link").c_str());
+  std::filesystem::create_symlink("file", dir_ + "/link");
   mkfifo((dir_ + "/fifo").c_str(), 0600);
   EXPECT_FALSE(fs_.RemoveIfAbandoned(dir_ + "/link").ok());
   EXPECT_FALSE(fs_.RemoveIfAbandoned(dir_ + "/fifo").ok());

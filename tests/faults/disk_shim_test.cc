@@ -1,0 +1,91 @@
+#include "cohort/tests/faults/disk_shim.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "cohort/checkpoint/testing/files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class DiskShimTest : public ::testing::Test {
+ protected:
+  int Create(const std::string& name) { return open((dir_ + "/" + name).c_str(), O_WRONLY | O_CREAT, 0600); }
+
+  const std::string dir_ = FreshDirectory();
+};
+
+TEST_F(DiskShimTest, SeesEveryCallBelowTheDirectoryInOrder) {
+  DiskShim shim(dir_);
+  ASSERT_EQ(mkdir((dir_ + "/d").c_str(), 0700), 0);
+  const int fd = Create("d/f");
+  ASSERT_EQ(write(fd, "abc", 3), 3);
+  ASSERT_EQ(fsync(fd), 0);
+  ASSERT_EQ(close(fd), 0);
+  ASSERT_EQ(rename((dir_ + "/d/f").c_str(), (dir_ + "/d/g").c_str()), 0);
+  const int directory = open((dir_ + "/d").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(fsync(directory), 0);
+  ASSERT_EQ(close(open((dir_ + "/d/g").c_str(), O_RDWR)), 0);
+  ASSERT_EQ(unlink((dir_ + "/d/g").c_str()), 0);
+  EXPECT_THAT(shim.Names(), ElementsAre("mkdir d", "create f", "write f", "fsync f", "close f", "rename g",
+                                        "fsync directory d", "open for writing g", "close g", "unlink g"));
+}
+
+TEST_F(DiskShimTest, SeesRelativePaths) {
+  const std::string before = get_current_dir_name();
+  ASSERT_EQ(chdir(dir_.c_str()), 0);
+  DiskShim shim(dir_);
+  ASSERT_GE(open("f", O_WRONLY | O_CREAT, 0600), 0);
+  ASSERT_EQ(chdir(before.c_str()), 0);
+  EXPECT_THAT(shim.Names(), ElementsAre("create f"));
+}
+
+TEST_F(DiskShimTest, IgnoresTheRestOfTheMachine) {
+  DiskShim shim(dir_ + "/inner");
+  const int fd = Create("inner-not");
+  ASSERT_EQ(write(fd, "x", 1), 1);
+  EXPECT_THAT(shim.Names(), IsEmpty());
+}
+
+TEST_F(DiskShimTest, FailsTheCallThatItIsTold) {
+  DiskShim shim(dir_);
+  shim.Before("write", 2, [](const DiskCall&) { return ENOSPC; });
+  const int fd = Create("f");
+  EXPECT_EQ(write(fd, "a", 1), 1);
+  EXPECT_EQ(write(fd, "b", 1), -1);
+  EXPECT_EQ(errno, ENOSPC);
+  EXPECT_EQ(write(fd, "c", 1), 1);
+  EXPECT_EQ(ReadFile(dir_ + "/f"), "ac");
+  EXPECT_EQ(shim.Calls()[2].error, ENOSPC);
+}
+
+TEST_F(DiskShimTest, KillsAtTheCallThatItIsTold) {
+  const pid_t child = fork();
+  if (child == 0) {
+    DiskShim shim(dir_);
+    shim.Before("", 3, [](const DiskCall&) { return raise(SIGKILL); });
+    const int fd = Create("f");
+    (void)!write(fd, "a", 1);
+    (void)!write(fd, "b", 1);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(ReadFile(dir_ + "/f"), "a");
+}
+
+}  // namespace
+}  // namespace cohort::testing
