@@ -105,6 +105,16 @@ test_root_gets_missing_tools_installed() {
   expect_in calls "apt-get install --yes --no-install-recommends mmdebstrap"
 }
 
+test_an_installation_that_fails_is_quoted() {
+  rm "$world/bin/mmdebstrap"
+  stub apt-get <<<'echo "E: Unable to locate package mmdebstrap"; exit 100'
+  bazelw info
+  expect_status 36
+  expect_said "apt-get could not install mmdebstrap"
+  expect_said "E: Unable to locate package mmdebstrap"
+  expect_nothing_made
+}
+
 test_another_user_is_told_what_to_install() {
   rm "$world"/bin/{mmdebstrap,bwrap}
   FAKE_UID=1000 bazelw info

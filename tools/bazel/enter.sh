@@ -7,7 +7,8 @@ pass_env=(HOME USER LOGNAME TERM COLORTERM NO_COLOR TZ TMPDIR XDG_CACHE_HOME XDG
   'PIP_*' '*_CERT' '*_CERT_FILE' '*_CERT_DIR' '*_CERTS' '*_CA_BUNDLE' NETRC
   'http_proxy' 'https_proxy' 'no_proxy' 'all_proxy' 'HTTP_PROXY' 'HTTPS_PROXY' 'NO_PROXY' 'ALL_PROXY'
   RANK LOCAL_RANK GROUP_RANK ROLE_RANK WORLD_SIZE LOCAL_WORLD_SIZE ROLE_WORLD_SIZE GROUP_WORLD_SIZE MASTER_ADDR MASTER_PORT
-  'TORCH*' 'SLURM_*' 'OMPI_*' 'PMI_*' 'PMIX_*' 'NCCL_*' 'GLOO_*' 'TP_*' CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING 'OMP_*' 'MKL_*' 'GTEST_*' '*SAN_OPTIONS' LIBTORCH)
+  'TORCH*' 'SLURM_*' 'OMPI_*' 'PMI_*' 'PMIX_*' 'NCCL_*' 'GLOO_*' 'TP_*' 'OMP_*' 'MKL_*' 'GTEST_*' '*SAN_OPTIONS' LIBTORCH
+  CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING)
 
 # Folders of the system: the root's own, never the machine's.
 is_system() { # PATH
@@ -75,7 +76,7 @@ keep_only_passed_env() {
   local -a named=()
   IFS=, read -ra named <<<"${COHORT_PASS_ENV-}"
   for name in $(compgen -e); do
-    for pattern in "${pass_env[@]}" "${named[@]}"; do
+    for pattern in "${pass_env[@]}" "${also_pass[@]}" "${named[@]}"; do
       # shellcheck disable=SC2053 # a pattern
       [[ $name != $pattern ]] || continue 2
     done

@@ -2,7 +2,7 @@
 # Which Bazel of the machine's own may be used: 7.7 or a later 7.
 #
 # One that is found but cannot be used is an error and not a reason to make another: whoever has installed a Bazel
-# wants to hear why it is not taken, rather than wait for a gigabyte that he did not ask for.
+# wants to hear why it is not taken, rather than wait for a gigabyte that nobody asked for.
 
 is_usable_version() { # VERSION
   [[ $1 =~ ^([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] == 7 && BASH_REMATCH[2] >= 7))

@@ -14,16 +14,15 @@ check_machine() {
   type -P apt-get apt-cache apt-config >/dev/null ||
     die "this machine has no Bazel, and no apt from whose mirror one could be made. $or_bazelisk"
   [[ -d $root ]] || needed=$root_megabytes
-  check_space "$cache" "$needed"
+  check_space "$cache" "$needed" "Make room, or set XDG_CACHE_HOME to a folder on another disk. (The build itself needs about 8000 MB more.)"
 }
 
 free_megabytes() { df --output=avail -BM "$1" | tail -n 1 | tr -dc 0-9; } # FOLDER
 
-check_space() { # FOLDER MEGABYTES
+check_space() { # FOLDER MEGABYTES ADVICE
   local free
   free=$(free_megabytes "$1")
-  ((free >= $2)) || die "not enough space in $1: $2 MB needed, $free MB available." \
-    "Make room, or set XDG_CACHE_HOME to a folder on another disk. (The build itself needs about 8000 MB more.)"
+  ((free >= $2)) || die "not enough space in $1: $2 MB needed, $free MB available." "$3"
 }
 
 # The programs that make and enter the root. Root gets them installed; another user is told what to ask for.
@@ -37,7 +36,7 @@ install_tools() {
   ((${#missing[@]})) || return 0
   is_root || die "missing on this machine: ${missing[*]}." "As root, once: apt-get install ${missing[*]}" "$or_bazelisk"
   if ! step "installing ${missing[*]}" install_packages "${missing[@]}"; then
-    die "apt-get could not install ${missing[*]}:" "$(step_tail)" "Install them by hand, then try again."
+    die "apt-get could not install ${missing[*]}:" "$(step_tail 5)" "Install them by hand, then try again."
   fi
 }
 
@@ -56,7 +55,7 @@ check_namespaces() {
       "In a container, start it with --privileged, or with --cap-add SYS_ADMIN --security-opt seccomp=unconfined." "$or_bazelisk"
   fi
   is_root && return
-  check_space /tmp "$root_megabytes" # see make_root.sh
+  check_space /tmp "$root_megabytes" "Make room: without root, the root is first made there, where other user ids can see it."
   user=$(id -un)
   { grep -qE "^($user|$(id -u)):" /etc/subuid && grep -qE "^($user|$(id -u)):" /etc/subgid; } 2>/dev/null ||
     die "$user has no subordinate user ids, which making a root without being root needs." \

@@ -102,13 +102,13 @@ stop_provisioning() {
   remove_work "$work"
 }
 
-# remove_work FOLDER: ends what runs in FOLDER, then removes it. Never leaves the file system: a mount that is left in a
+# remove_work FOLDER: ends what works on FOLDER, then removes it. Never leaves the file system: a mount that is left in a
 # half-made root would otherwise take the machine's /dev with it.
 remove_work() {
   local folder=$1 scratch signal=TERM tries pids
   scratch=$(cat "$folder/scratch" 2>/dev/null || true)
   for ((tries = 0; tries < 100; ++tries)); do
-    mapfile -t pids < <(processes_in "$folder" ${scratch:+"$scratch"})
+    mapfile -t pids < <(processes_of "$folder")
     ((${#pids[@]})) || break
     ((tries < 20)) || signal=KILL
     kill "-$signal" "${pids[@]}" 2>/dev/null || true
@@ -121,15 +121,7 @@ remove_work() {
   rm -rf --one-file-system "$folder"
 }
 
-# processes_in FOLDER...: the pids of those whose root, working directory or an open file lies in one of them.
-processes_in() {
-  local path target pid folder
-  find /proc/[0-9]*/{root,cwd,fd} -type l -printf '%p %l\n' 2>/dev/null | while read -r path target; do
-    for folder in "$@"; do
-      [[ $target == "$folder" || $target == "$folder"/* ]] || continue
-      pid=${path#/proc/}
-      pid=${pid%%/*}
-      [[ $pid == "$$" || $pid == "$BASHPID" ]] || printf '%s\n' "$pid"
-    done
-  done | sort -u
+# The pids of all that a step in FOLDER started; see step.
+processes_of() {
+  grep -lszxF "COHORT_PROVISIONING=$1" /proc/[0-9]*/environ | cut -d/ -f3
 }

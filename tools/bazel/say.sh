@@ -26,15 +26,20 @@ tick() {
   fi
 }
 
-# step TEXT COMMAND...: runs COMMAND with its output in $step_log, and returns its status. COMMAND gets a process
-# group of its own, so that ending the group ends all that it started; and not the lock, or a child that outlives us would hold it.
+# step TEXT COMMAND...: runs COMMAND with its output in $step_log, and returns its status. COMMAND gets a process group of its own,
+# so that ending the group ends all that it started; a variable that says whose it is, should we be killed; and not the lock,
+# which it would hold after us.
 step_pid=
 step() {
   local text=$1 since=$SECONDS status=0
   shift
   tick_shown=0
   set -m
-  "$@" >"$step_log" 2>&1 </dev/null {lock_fd}>&- &
+  (
+    exec {lock_fd}>&-
+    export COHORT_PROVISIONING=$work
+    "$@"
+  ) >"$step_log" 2>&1 </dev/null &
   step_pid=$!
   set +m
   while kill -0 "$step_pid" 2>/dev/null; do
