@@ -377,7 +377,7 @@ TEST(FailureTest, TheSurvivorOfALargeBroadcastIsNotLeftWaiting) {
 
 class LeavingTest : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(FirstAndHow, LeavingTest,
-                         ::testing::Combine(::testing::Values(0, 1, 3), ::testing::Values("shutdown", "destroy", "exit")));
+                         ::testing::Combine(::testing::Values(0, 1, 3), ::testing::Values("shutdown", "destroy", "forget", "exit")));
 
 TEST_P(LeavingTest, TheRankThatLeavesFirstMakesNoNoiseOnTheOthers) {
   const auto [first, how] = GetParam();

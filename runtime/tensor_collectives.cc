@@ -37,7 +37,8 @@ using internal::TorchBackend;
 
 struct Operation {
   std::string_view name;
-  bool needs_floating_point = false;
+  // What the result is divided by. Only floating point numbers can be.
+  int divisor = 1;
   std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&, std::vector<at::Tensor>&)> start;
 };
 
@@ -51,7 +52,7 @@ absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tenso
       fault = "is not dense";
     } else if (tensor.device() != device) {
       fault = absl::StrCat("is on ", tensor.device().str(), " and must be on ", device.str());
-    } else if (operation.needs_floating_point && !tensor.is_floating_point()) {
+    } else if (operation.divisor != 1 && !tensor.is_floating_point()) {
       fault = absl::StrCat("has type ", c10::toString(tensor.scalar_type()), " and must have a floating point type");
     }
     if (!fault.empty()) return absl::InvalidArgumentError(absl::StrCat(operation.name, ": tensor ", i, " ", fault));
@@ -98,12 +99,15 @@ absl::Status RunFlat(TorchBackend& backend, const Operation& operation, const st
                      SteadyTime deadline) {
   if (tensors.size() == 1 && tensors[0].is_contiguous()) {
     std::vector<at::Tensor> flat = {tensors[0].detach()};
-    return backend.Await(operation.start(backend.torch_backend(), flat), deadline);
+    ABSL_RETURN_IF_ERROR(backend.Await(operation.start(backend.torch_backend(), flat), deadline));
+    if (operation.divisor != 1) flat[0].div_(operation.divisor);
+    return absl::OkStatus();
   }
   std::vector<at::Tensor> pieces;
   for (const at::Tensor& tensor : tensors) pieces.push_back(tensor.reshape({-1}));
   std::vector<at::Tensor> flat = {at::cat(pieces)};
   ABSL_RETURN_IF_ERROR(backend.Await(operation.start(backend.torch_backend(), flat), deadline));
+  if (operation.divisor != 1) flat[0].div_(operation.divisor);
   int64_t begin = 0;
   for (const at::Tensor& tensor : tensors) {
     tensor.copy_(flat[0].narrow(0, begin, tensor.numel()).view(tensor.sizes()));
@@ -146,9 +150,9 @@ absl::Status RunCollective(ProcessGroup& group, const Operation& operation, absl
   });
 }
 
-Operation AllReduce(std::string_view name, bool needs_floating_point, absl::Duration timeout) {
+Operation AllReduce(std::string_view name, int divisor, absl::Duration timeout) {
   return {.name = name,
-          .needs_floating_point = needs_floating_point,
+          .divisor = divisor,
           .start = [timeout](c10d::Backend& torch, std::vector<at::Tensor>& flat) {
             c10d::AllreduceOptions options;
             options.timeout = internal::ToTorchTimeout(timeout);
@@ -164,14 +168,11 @@ c10::Device TensorDevice(ProcessGroup& group) {
 }
 
 absl::Status AllReduceSum(ProcessGroup& group, absl::Span<const at::Tensor> tensors) {
-  return RunCollective(group, AllReduce("AllReduceSum", false, group.timeout()), tensors);
+  return RunCollective(group, AllReduce("AllReduceSum", 1, group.timeout()), tensors);
 }
 
 absl::Status AllReduceMean(ProcessGroup& group, absl::Span<const at::Tensor> tensors) {
-  ABSL_RETURN_IF_ERROR(RunCollective(group, AllReduce("AllReduceMean", true, group.timeout()), tensors));
-  const at::NoGradGuard no_grad;
-  for (const at::Tensor& tensor : tensors) tensor.div_(group.world_size());
-  return absl::OkStatus();
+  return RunCollective(group, AllReduce("AllReduceMean", group.world_size(), group.timeout()), tensors);
 }
 
 absl::Status BroadcastTensors(ProcessGroup& group, absl::Span<const at::Tensor> tensors) {

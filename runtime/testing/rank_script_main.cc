@@ -10,6 +10,7 @@
 //   barrier, agree=NAME, fail=NAME, shutdown
 //   sum=N, mean=N, broadcast=N   of N floats and a transposed matrix; the result is the sum of each
 //   destroy                  leaves the group without Shutdown
+//   forget                   never destroys the group: its threads are there when main returns
 //   await=FILE               waits until FILE exists, and so until the test has seen what it wants to see
 //   kill                     SIGKILL to itself
 //   exit                     _exit, like a program that has forgotten everything
@@ -69,6 +70,10 @@ class Rank {
     if (step == "sum") return Reduce(&AllReduceSum, value);
     if (step == "mean") return Reduce(&AllReduceMean, value);
     if (step == "broadcast") return Reduce(&BroadcastTensors, value);
+    if (step == "forget") {
+      group_.release();
+      return "";
+    }
     if (step == "destroy") {
       group_.reset();
       return "";
