@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/unique_fd.h"
@@ -61,7 +61,7 @@ class Poller {
   explicit Poller(UniqueFd epoll) : epoll_(std::move(epoll)) {}
 
   UniqueFd epoll_;
-  absl::flat_hash_set<int> watched_;
+  std::set<int> watched_;
   int64_t num_events_ = 0;
 };
 
