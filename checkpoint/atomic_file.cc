@@ -36,6 +36,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/log/absl_check.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
@@ -136,6 +137,7 @@ absl::Status AtomicFile::MakeTemporary() {
 
 absl::Status AtomicFile::Append(std::string_view bytes) {
   ABSL_RETURN_IF_ERROR(status_);
+  ABSL_CHECK(!is_synced_) << target_;
   if (absl::Status appended = file_->Append(bytes); !appended.ok()) {  // step 4
     return Fail(
         absl::Status(appended.code(), absl::StrCat(appended.message(), "; ", num_bytes_, " bytes had been written and ",
@@ -148,11 +150,13 @@ absl::Status AtomicFile::Append(std::string_view bytes) {
 absl::Status AtomicFile::Sync() {
   ABSL_RETURN_IF_ERROR(status_);
   if (absl::Status synced = file_->Sync(); !synced.ok()) return Fail(synced);  // step 5
+  is_synced_ = true;
   return absl::OkStatus();
 }
 
 absl::Status AtomicFile::Publish() {
   ABSL_RETURN_IF_ERROR(status_);
+  ABSL_CHECK(is_synced_) << target_;
   if (absl::Status renamed = file_system_.Rename(temporary_, target_); !renamed.ok()) return Fail(renamed);  // step 6
   temporary_.clear();
   if (absl::Status synced = SyncUpwards(file_system_, DirectoryOf(target_)); !synced.ok())

@@ -41,9 +41,9 @@ class AtomicFile final : public WritableFile {
   // Blocks until all bytes are on the disk. Nothing may be appended afterwards.
   absl::Status Sync();
 
-  // After Sync. Puts the file in the target's place, and blocks until that is on the disk too. After an error of the
-  // rename the target holds what it held before; after one of a later step it holds the new file, which a loss of power
-  // may undo.
+  // Only after Sync. Puts the file in the target's place, and blocks until that is on the disk too. After an error of
+  // the rename the target holds what it held before; after one of a later step it holds the new file, which a loss of
+  // power may undo.
   absl::Status Publish();
 
  private:
@@ -57,6 +57,7 @@ class AtomicFile final : public WritableFile {
   std::string temporary_;  // empty when there is none
   std::unique_ptr<OutputFile> file_;
   int64_t num_bytes_ = 0;
+  bool is_synced_ = false;
   absl::Status status_;  // the first error
 };
 

@@ -164,6 +164,12 @@ TEST_F(AtomicFileTest, ReportsADirectoryThatCannotBeMade) {
   EXPECT_THAT(NamesIn(dir_), ElementsAre("file"));
 }
 
+TEST_F(AtomicFileTest, ReportsADirectoryThatCannotBeWrittenTo) {
+  // One in which not even root may make a file.
+  EXPECT_THAT(AtomicFile::Create(fs_, "/sys/m.pt"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("cannot save \"/sys/m.pt\": create")));
+}
+
 TEST_F(AtomicFileTest, ReportsATargetThatBecameADirectory) {
   auto file = Create(target_);
   ASSERT_THAT(file->Sync(), IsOk());

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -38,7 +39,8 @@
 #include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/process_group.h"
 
-ABSL_FLAG(std::string, directory, "/tmp", "Where to write; its file system is what is measured.");
+ABSL_FLAG(std::string, directory, "",
+          "Where to write; its file system is what is measured. By default TEST_TMPDIR or /tmp.");
 ABSL_FLAG(int, mib, 1024, "Size of the state.");
 ABSL_FLAG(int, rounds, 7, "How often each contender runs.");
 ABSL_FLAG(bool, smoke, false, "One short round, to see that it works.");
@@ -126,11 +128,17 @@ void Print(const std::vector<Contender>& contenders, double mib) {
   }
 }
 
+std::string WhereToWrite() {
+  if (std::string given = absl::GetFlag(FLAGS_directory); !given.empty()) return given;
+  const char* const test_directory = std::getenv("TEST_TMPDIR");
+  return test_directory == nullptr ? "/tmp" : test_directory;
+}
+
 void Run() {
   const bool smoke = absl::GetFlag(FLAGS_smoke);
   const int mib = smoke ? 8 : absl::GetFlag(FLAGS_mib);
   const int rounds = smoke ? 1 : absl::GetFlag(FLAGS_rounds);
-  const std::string directory = absl::GetFlag(FLAGS_directory) + "/save_benchmark." + std::to_string(getpid());
+  const std::string directory = absl::StrCat(WhereToWrite(), "/save_benchmark.", getpid());
   ABSL_CHECK(std::filesystem::create_directory(directory)) << directory;
   const std::string path = directory + "/m.pt";
   const NamedTensors state = MakeState(int64_t{mib} << 20);
