@@ -95,6 +95,10 @@ class Training {
   // Collective. Adds up `sums_` over the ranks, unless one of them has failed.
   absl::Status SumOverRanks(std::string_view what);
 
+  // An error unless the sum over all ranks, `total_error`, is finite. As all have the same sum, all get the same
+  // answer.
+  absl::Status CheckFinite(double total_error, std::string_view where) const;
+
   // The places in `sums_` behind the gradients.
   at::Tensor error() { return sums_[sums_.numel() - 2]; }
   at::Tensor failures() { return sums_[sums_.numel() - 1]; }
@@ -117,7 +121,7 @@ class Training {
 Training::Training(ProcessGroup& group, const Dataset& data, const LinearTrainerOptions& options)
     : group_(group),
       options_(options),
-      device_(group.backend_name() == "nccl" ? at::kCUDA : at::kCPU),
+      device_(TensorDevice(group)),
       num_rows_(data.num_rows),
       num_targets_(data.num_targets()),
       learning_rate_(LearningRate(options, data)),
@@ -151,20 +155,20 @@ void Training::ComputeGradients(absl::Span<const int64_t> share) {
   optimizer_->zero_grad();
   const at::Tensor squared_error = SquaredError(share);
   squared_error.backward();
-  int64_t at = 0;
+  int64_t begin = 0;
   for (const at::Tensor& parameter : parameters_) {
-    sums_.narrow(0, at, parameter.numel()).copy_(parameter.grad().flatten());
-    at += parameter.numel();
+    sums_.narrow(0, begin, parameter.numel()).copy_(parameter.grad().flatten());
+    begin += parameter.numel();
   }
   error().copy_(squared_error.detach());
 }
 
 void Training::ApplyGradients(int64_t num_rows) {
-  int64_t at = 0;
+  int64_t begin = 0;
   for (at::Tensor& parameter : parameters_) {
-    const at::Tensor mean = sums_.narrow(0, at, parameter.numel()) / static_cast<double>(num_rows * num_targets_);
+    const at::Tensor mean = sums_.narrow(0, begin, parameter.numel()) / static_cast<double>(num_rows * num_targets_);
     parameter.mutable_grad() = mean.view_as(parameter).to(parameter.scalar_type());
-    at += parameter.numel();
+    begin += parameter.numel();
   }
   optimizer_->step();
 }
@@ -175,6 +179,12 @@ absl::Status Training::SumOverRanks(std::string_view what) {
   ABSL_RETURN_IF_ERROR(AllReduceSum(group_, absl::MakeConstSpan(&sums_, 1)));
   ABSL_ASSIGN_OR_RETURN(const double failed, Torch([&] { return failures().item<double>(); }));
   return failed == 0 ? absl::OkStatus() : group_.Agree(what, mine_);
+}
+
+absl::Status Training::CheckFinite(double total_error, std::string_view where) const {
+  if (std::isfinite(total_error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the error is no longer a finite number in ", where,
+                                                 ": learning_rate=", learning_rate_, " is too high for this data"));
 }
 
 absl::StatusOr<double> Training::TrainEpoch(int64_t epoch) {
@@ -190,11 +200,7 @@ absl::StatusOr<double> Training::TrainEpoch(int64_t epoch) {
       total_error += error().item<double>();
       ApplyGradients(size);
     });
-    // Every rank has the same sum, so every rank leaves here.
-    if (!std::isfinite(total_error)) {
-      return absl::InvalidArgumentError(absl::StrCat("the error is no longer a finite number in ", step,
-                                                     ": learning_rate=", learning_rate_, " is too high for this data"));
-    }
+    ABSL_RETURN_IF_ERROR(CheckFinite(total_error, step));
   }
   return total_error / static_cast<double>(num_rows_ * num_targets_);
 }
@@ -209,7 +215,9 @@ absl::StatusOr<double> Training::TotalError() {
     error().copy_(SquaredError(share));
   });
   ABSL_RETURN_IF_ERROR(SumOverRanks("evaluation"));
-  return Torch([&] { return error().item<double>(); });
+  ABSL_ASSIGN_OR_RETURN(const double total_error, Torch([&] { return error().item<double>(); }));
+  ABSL_RETURN_IF_ERROR(CheckFinite(total_error, "evaluation"));
+  return total_error;
 }
 
 absl::StatusOr<SaveReport> Training::Save(std::string_view path) {

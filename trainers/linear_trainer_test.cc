@@ -183,10 +183,15 @@ TEST(LinearTrainerTest, ALearningRateThatIsTooHighIsNamedAndNothingIsSaved) {
   const absl::StatusOr<Dataset> data = AgreeOnDataset(SharedGroup(), ReadDiabetes());
   ABSL_ASSERT_OK(data);
   LinearTrainerOptions options = SavingUnder("diverges");
-  options.learning_rate = 1e30;
-  EXPECT_THAT(Train(SharedGroup(), *data, options),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate=1e+30 is too high for this data")));
-  EXPECT_FALSE(std::filesystem::exists(options.checkpoint_dir));
+  options.learning_rate = 1e38;
+  // In an epoch of one step only the evaluation shows it.
+  for (const int64_t batch_size : {32, 442}) {
+    options.batch_size = batch_size;
+    EXPECT_THAT(
+        Train(SharedGroup(), *data, options),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate=1e+38 is too high for this data")));
+    EXPECT_FALSE(std::filesystem::exists(options.checkpoint_dir));
+  }
 }
 
 TEST(LinearTrainerTest, AConstantTargetLeavesR2Undefined) {
