@@ -122,6 +122,7 @@ def check_commands(checkout, text):
 
 def check_links(checkout, path, text):
     """Returns the links of a document to files that do not exist."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)  # a lambda looks like a link
     links = re.findall(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)", text)
     targets = {link: os.path.normpath(os.path.join(os.path.dirname(path), link)) for link in links if "://" not in link}
     return [f"{path}: a link to {link}, which does not exist" for link, t in targets.items() if not checkout.exists(t)]

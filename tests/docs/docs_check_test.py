@@ -84,7 +84,8 @@ class DocsCheckTest(unittest.TestCase):
             self.assertIn(problem, problems[0])
 
     def test_sees_links_to_nowhere(self):
-        text = "[a](../runtime/a.h) [b](../runtime/b.h#part) [c](https://example.org/x) [d](#here)"
+        text = "[a](../runtime/a.h) [b](../runtime/b.h#part) [c](https://example.org/x) [d](#here)\n"
+        text += "```cpp\n[&](File& file) {}\n```\n`[&](int) {}`\n"
         self.assertEqual(
             docs_check.check_links(self.checkout, "docs/x.md", text),
             ["docs/x.md: a link to ../runtime/b.h, which does not exist"],

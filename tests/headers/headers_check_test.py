@@ -1,0 +1,58 @@
+"""headers_check.py sees what would get into other people's way."""
+
+import unittest
+
+import headers_check
+
+GOOD = """#ifndef COHORT_RUNTIME_A_H_
+#define COHORT_RUNTIME_A_H_
+#include <vector>
+#include "cohort/runtime/internal/b.h"
+// LOG(INFO) in a comment; #define IN_A_COMMENT
+#define COHORT_OWN 1
+#define SHORT 1
+#undef SHORT
+inline void F() { ABSL_CHECK_OK(x); }
+#endif  // COHORT_RUNTIME_A_H_
+"""
+
+INTERNAL = """#ifndef COHORT_RUNTIME_INTERNAL_B_H_
+#define COHORT_RUNTIME_INTERNAL_B_H_
+#endif
+"""
+
+
+def check(a=GOOD, b=INTERNAL):
+    return headers_check.check({"runtime/a.h": a, "runtime/internal/b.h": b})
+
+
+class HeadersCheckTest(unittest.TestCase):
+    def test_passes_good_headers(self):
+        self.assertEqual(check(), [])
+
+    def test_sees_a_macro_that_is_left_behind(self):
+        self.assertEqual(check(GOOD.replace("#undef SHORT", "")), ["runtime/a.h: leaves the macro SHORT behind"])
+
+    def test_sees_another_guard(self):
+        bad = GOOD.replace("COHORT_RUNTIME_A_H_", "RUNTIME_A_H")
+        self.assertIn("runtime/a.h: its guard is not COHORT_RUNTIME_A_H_", check(bad))
+
+    def test_sees_the_short_names_of_logging(self):
+        for used, name in (("LOG(INFO)", "LOG"), ("CHECK_EQ(a, b)", "CHECK_EQ"), ("DCHECK (x)", "DCHECK")):
+            self.assertEqual(
+                check(GOOD.replace("ABSL_CHECK_OK(x)", used)), [f"runtime/a.h: uses {name}; write ABSL_{name}"]
+            )
+
+    def test_sees_a_way_to_a_backend(self):
+        for included in ('"gloo/context.h"', "<nccl.h>", "<cuda_runtime.h>", '"torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"'):
+            problems = check(b=INTERNAL.replace("#endif", f"#include {included}\n#endif"))
+            self.assertEqual(len(problems), 1)
+            self.assertIn("runtime/a.h -> runtime/internal/b.h -> ", problems[0])
+
+    def test_internal_headers_may_know_their_backend(self):
+        a = GOOD.replace('#include "cohort/runtime/internal/b.h"\n', "")
+        self.assertEqual(check(a, INTERNAL.replace("#endif", '#include "gloo/context.h"\n#endif')), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
