@@ -11,6 +11,10 @@
 #ifndef COHORT_RUNTIME_PROCESS_GROUP_H_
 #define COHORT_RUNTIME_PROCESS_GROUP_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,7 +44,8 @@ struct Arrival;
 // later collective returns FailedPrecondition quoting it. Nothing is retried.
 //
 // Errors that every collective method may return:
-//   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second.
+//   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second; the end of a
+//                       whole machine, which closes no connection, within half a minute.
 //   DeadlineExceeded    a rank did not arrive in time; names the operation, the missing ranks and how long it waited.
 //   FailedPrecondition  ranks are in different operations (who is where), a rank has left by Shutdown, or the group was
 //                       poisoned before (quotes the first error).
@@ -60,7 +65,8 @@ class ProcessGroup final {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  // Leaves the group without waiting for anybody. Ranks still in a collective see this rank as having left.
+  // Leaves the group, unless Shutdown has, without waiting for anybody. Ranks that are in a collective or come to one get
+  // FailedPrecondition, naming this rank.
   ~ProcessGroup();
 
   // ---- Local ----
@@ -71,7 +77,7 @@ class ProcessGroup final {
   int local_world_size() const { return info_.local_world_size; }
   // True on exactly one rank of the job: rank 0.
   bool is_main() const { return info_.rank == 0; }
-  // True on exactly one rank of each node: local rank 0.
+  // True on exactly one rank of each node: local rank 0. (On every rank, if none was told its LOCAL_RANK.)
   bool is_local_main() const { return info_.local_rank == 0; }
   // "gloo", "nccl", "in-process", or "none" in a world of one.
   std::string_view backend_name() const;
@@ -94,7 +100,7 @@ class ProcessGroup final {
 
   // As Agree; returns the main rank's bytes on every rank. The other ranks' bytes are ignored (bring "").
   //
-  // Errors: also InvalidArgument if there are more than kMaxMessageBytes; brought by the rank concerned, so the same on all.
+  // Errors: also InvalidArgument if there are more than kMaxMessageBytes; the same on all ranks.
   absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine);
   absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine, absl::Duration timeout);
 
@@ -106,10 +112,10 @@ class ProcessGroup final {
                                                        int64_t max_bytes_per_rank);
 
   // The end of the group: returns when this rank may exit without disturbing the others, which for rank 0 is when every other
-  // rank has come here, died, or timeout() has passed; for the others, when rank 0 knows. Later collectives return
-  // FailedPrecondition. A second call returns OK at once.
+  // rank has come here or died; for the others, when rank 0 knows. In a group that has failed nobody waits. Waits at most
+  // timeout(). Later collectives return FailedPrecondition; a second call returns OK at once.
   //
-  // Errors: DeadlineExceeded on rank 0, naming the ranks that did not come. The process may exit all the same.
+  // Errors: only DeadlineExceeded, naming the ranks that did not come, or rank 0. The process may exit all the same.
   absl::Status Shutdown();
 
   // Most bytes that one rank may bring to BroadcastBytes or GatherBytes.

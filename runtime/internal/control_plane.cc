@@ -1,3 +1,18 @@
+// Why a protocol of our own, and neither the store nor the data plane:
+//
+// * A rank that dies is known and named at once. Each rank holds one connection to rank 0, which its kernel closes when the
+//   process ends, however it ends; a store would need heartbeats, and a data plane knows only that something broke. (A child
+//   that is forked without exec keeps its parent's connection open, and so keeps its death from being seen.)
+// * A star has one place that sees all arrivals in one order. So all ranks can be told the same, and the whole failure table is one
+//   state machine (coordinator.cc).
+// * A rendezvous of n ranks takes 2(n-1) messages and one round trip. Measured between processes on loopback, p50: 30 us for 2
+//   ranks and 80 us for 4; a barrier through c10d's TCPStore takes 184 and 383 us there, MPI_Barrier over TCP 17 and 76 us. So the
+//   simple way of waiting, a thread that reads and a condition that wakes, is good enough, and the caller need not poll.
+// * It works whatever the data plane is, also while that is stuck, and links no LibTorch.
+//
+// The price is rank 0's n-1 connections. Thousands are no problem for one poller; beyond, a tree of coordinators would be the next
+// step.
+
 #include "cohort/runtime/internal/control_plane.h"
 
 #include <utility>

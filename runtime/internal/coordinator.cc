@@ -11,9 +11,9 @@
 // 5. A rank that is frozen keeps its connection: only a deadline tells. The deadline of a rendezvous is the earliest of those
 //    that have arrived. Then, before anything is said, the others are asked where they are: who answers "nowhere" or not at
 //    all is missing; who answers with another operation shows that the program took two ways, and no waiting would have helped.
-// 6. The data plane knows only that it failed, in words of its own, on the ranks that happened to notice. It reports here and
-//    the same questions are asked. If it broke before its deadline, the news of a death may still be on the way, so the
-//    verdict waits a moment for it.
+// 6. The data plane knows only that it failed, in words of its own, on the ranks that happened to notice. It reports here, and if its
+//    time was up the same questions are asked. If it broke before, the news of a death may still be on the way, so the verdict
+//    waits a moment for it; if none comes, the rank that reported first is quoted to all.
 // 7. Goodbye is a promise to start nothing more. Whoever still needs the rank hears that it has left. Rank 0 carries the
 //    coordinator and is told Farewell only when nobody needs it any more: all others have left or died. In a poisoned
 //    group nobody waits for anybody.
@@ -67,7 +67,7 @@ class Places {
 
 std::string Rounded(absl::Duration duration) {
   absl::Duration unit = duration < absl::Seconds(1) ? absl::Milliseconds(1) : absl::Milliseconds(100);
-  return absl::FormatDuration(absl::Trunc(duration, unit));
+  return absl::FormatDuration(absl::Trunc(duration + unit / 2, unit));
 }
 
 int64_t TotalBytes(const std::vector<std::string>& payloads) {
@@ -84,6 +84,7 @@ void Coordinator::Join(int rank, int64_t pid) {
   ABSL_CHECK(ranks_[rank].presence == Presence::kAbsent) << "rank " << rank << " joins twice";
   ranks_[rank].presence = Presence::kPresent;
   ranks_[rank].pid = pid;
+  ++num_joined_;
   if (!poison_.ok()) Send({rank}, Poison{poison_});
 }
 
@@ -188,7 +189,8 @@ void Coordinator::HandleReport(int rank, Report message, SteadyTime now) {
   }
   absl::Status broken;
   if (!absl::IsDeadlineExceeded(message.error)) {
-    broken = absl::UnavailableError(absl::StrCat("rank ", rank, ": ", message.operation, ": ", message.error.message()));
+    broken = absl::Status(message.error.code(),
+                          absl::StrCat("rank ", rank, ": ", message.operation, ": ", message.error.message()));
   }
   StartInquiry(message.operation, message.waited, std::move(broken), now);
   SetPosition(rank, std::move(message.operation));
@@ -200,6 +202,7 @@ void Coordinator::HandleHere(int rank, const Here& message) {
 
 void Coordinator::HandleGoodbye(int rank, const Goodbye& message, SteadyTime now) {
   ranks_[rank].presence = Presence::kLeft;
+  ++num_left_;
   if (rendezvous_.has_value()) Fail(SomebodyHasLeft(ranks_[rendezvous_->opener].arrival->operation));
   if (inquiry_.has_value()) Fail(SomebodyHasLeft(inquiry_->operation));
   if (rank != 0 || !poison_.ok()) {
@@ -330,8 +333,8 @@ absl::Status Coordinator::DifferentOperations(const std::vector<std::optional<st
 }
 
 absl::Status Coordinator::SomebodyHasLeft(std::string_view operation) const {
+  if (num_left_ == 0) return absl::OkStatus();
   std::vector<int> left = RanksThatAre(Presence::kLeft);
-  if (left.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(RankNames(left), left.size() == 1 ? " has" : " have",
                                                     " left the group, and ", operation, " needs every rank"));
 }

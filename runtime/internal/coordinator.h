@@ -62,6 +62,7 @@ class Coordinator {
 
   // The process of a rank that has joined, whatever became of it since; nullopt before.
   std::optional<int64_t> pid(int rank) const;
+  bool all_have_joined() const { return num_joined_ == static_cast<int>(ranks_.size()); }
 
   std::vector<Outgoing> TakeOutbox();
 
@@ -112,6 +113,8 @@ class Coordinator {
   void Send(std::vector<int> to, ControlMessage message);
 
   std::vector<Rank> ranks_;
+  int num_joined_ = 0;
+  int num_left_ = 0;
   std::optional<Rendezvous> rendezvous_;
   std::optional<Inquiry> inquiry_;
   uint64_t num_inquiries_ = 0;

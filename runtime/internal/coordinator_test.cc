@@ -364,15 +364,15 @@ TEST_F(CoordinatorTest, ABrokenConnectionWaitsForTheNewsOfADeath) {
   EXPECT_THAT(PoisonOf(0), StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("rank 2 "), Not(HasSubstr("pipe")))));
 }
 
-TEST_F(CoordinatorTest, ABrokenConnectionWithoutADeathIsQuotedToAll) {
+TEST_F(CoordinatorTest, AFailureWithoutADeathIsQuotedToAll) {
   Start(3);
-  EXPECT_THAT(Say(1, Report{.operation = kBarrier, .error = absl::UnavailableError("pipe")}), IsOk());
+  EXPECT_THAT(Say(1, Report{.operation = kBarrier, .error = absl::InvalidArgumentError("shape")}), IsOk());
   EXPECT_THAT(Say(2, Report{.operation = kBarrier, .error = absl::UnavailableError("another")}), IsOk());
   AnswerInquiry(0, "");
   EXPECT_THAT(PoisonOf(0), IsOk());
   Pass(Coordinator::kDeathGrace);
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(PoisonOf(rank), StatusIs(absl::StatusCode::kUnavailable, absl::StrCat("rank 1: ", kBarrier, ": pipe")));
+    EXPECT_THAT(PoisonOf(rank), StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("rank 1: ", kBarrier, ": shape")));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "cohort/runtime/internal/in_process_backend.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/log/absl_check.h"
@@ -23,7 +25,7 @@ class InProcessHub::Link final : public ControlLink {
       absl::MutexLock lock(slot().mutex);
       slot().listener = listener;
     }
-    hub_.switchboard_.Update([this](Coordinator& c) { c.Join(rank_, rank_); });
+    hub_.switchboard_.Update([this](Coordinator& c) { c.Join(rank_, getpid()); });
   }
 
   void Send(ControlMessage message) override {

@@ -41,8 +41,10 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // Where no rank is missing by construction, so that a test that needs it has found a bug.
 constexpr absl::Duration kLong = absl::Seconds(60);
@@ -129,8 +131,8 @@ TEST(TcpControlPlaneTest, MissingRanksAreNamedAtTheDeadline) {
   RunRanks({0, 2}, [&](int rank) {
     EXPECT_THAT(MeetAt(board, OptionsOf(rank, 4, kShort)),
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         "the meeting waited 2s; missing: ranks 1 and 3 (has not come) "
-                         "(world size 4, meeting at 127.0.0.1:29500)"));
+                         AllOf(StartsWith("the meeting waited "),
+                               EndsWith("; missing: ranks 1 and 3 (has not come) (world size 4, meeting at 127.0.0.1:29500)"))));
   });
 }
 
@@ -315,11 +317,11 @@ TEST(TcpControlPlaneTest, WhoIsInAnotherOperationIsFound) {
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank 1 in Agree"))));
 }
 
-TEST(TcpControlPlaneTest, ABrokenDataPlaneWithoutADeathIsQuotedToAll) {
+TEST(TcpControlPlaneTest, AFailureOfTheDataPlaneWithoutADeathIsQuotedToAll) {
   std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
     return rank == 1 ? FailInBarrier(control_plane, absl::InternalError("cable")) : HearOfIt(control_plane);
   });
-  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kUnavailable, "rank 1: Barrier (data operation 1): cable")));
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kInternal, "rank 1: Barrier (data operation 1): cable")));
 }
 
 }  // namespace

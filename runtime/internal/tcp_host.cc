@@ -109,21 +109,26 @@ void TcpHost::Serve() {
 }
 
 void TcpHost::Accept() {
-  absl::MutexLock lock(mutex_);
-  while (true) {
-    absl::StatusOr<UniqueFd> fd = AcceptFrom(socket_);
-    if (!fd.ok()) {
-      // Out of file descriptors. The socket would stay readable and this thread busy: listen again when one has been closed.
-      poller_->Remove(socket_.get());
-      accepting_ = false;
-      return;
+  absl::Status broken;
+  {
+    absl::MutexLock lock(mutex_);
+    while (broken.ok()) {
+      absl::StatusOr<UniqueFd> fd = AcceptFrom(socket_);
+      if (fd.ok() && !fd->is_open()) return;
+      uint64_t key = ++last_key_;
+      broken = fd.ok() ? poller_->Add(fd->get(), key) : fd.status();
+      if (!broken.ok()) break;
+      connections_.emplace(key, *std::move(fd));
+      if (connections_.size() > kMaxStrangers + key_of_rank_.size()) DropOldestStranger();
     }
-    if (!fd->is_open()) return;
-    uint64_t key = ++last_key_;
-    if (!poller_->Add(fd->get(), key).ok()) continue;
-    connections_.emplace(key, *std::move(fd));
-    if (connections_.size() > kMaxStrangers + key_of_rank_.size()) DropOldestStranger();
+    // The socket would stay readable and this thread busy.
+    poller_->Remove(socket_.get());
   }
+  switchboard_.Update([&](Coordinator& c) {
+    if (!c.all_have_joined()) {
+      c.Fail(absl::Status(broken.code(), absl::StrCat("rank 0 cannot take more connections: ", broken.message())));
+    }
+  });
 }
 
 void TcpHost::ReadFrom(uint64_t key) {
@@ -159,15 +164,12 @@ void TcpHost::Hear(uint64_t key, ControlMessage message) {
 }
 
 void TcpHost::Admit(uint64_t key, const Hello& hello) {
-  bool meeting = false;  // some rank has not come yet
-  std::optional<int64_t> holder;
+  bool is_meeting = false;
+  absl::Status judgement;
   switchboard_.Update([&](Coordinator& c) {
-    for (int rank = 0; rank < options_.world_size; ++rank) {
-      if (!c.pid(rank).has_value()) meeting = true;
-      if (rank == hello.rank) holder = c.pid(rank);
-    }
+    is_meeting = !c.all_have_joined();
+    judgement = Judge(hello, c);
   });
-  absl::Status judgement = Judge(hello, holder);
   {
     absl::MutexLock lock(mutex_);
     auto found = connections_.find(key);
@@ -182,12 +184,12 @@ void TcpHost::Admit(uint64_t key, const Hello& hello) {
   }
   if (judgement.ok()) {
     switchboard_.Update([&](Coordinator& c) { c.Join(hello.rank, hello.pid); });
-  } else if (meeting && hello.run_id == options_.run_id && hello.world_size != options_.world_size) {
+  } else if (is_meeting && hello.run_id == options_.run_id && hello.world_size != options_.world_size) {
     switchboard_.Update([&](Coordinator& c) { c.Fail(judgement); });
   }
 }
 
-absl::Status TcpHost::Judge(const Hello& hello, std::optional<int64_t> holder) const {
+absl::Status TcpHost::Judge(const Hello& hello, const Coordinator& coordinator) const {
   if (hello.run_id != options_.run_id) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", hello.rank, " is of the run \"", hello.run_id,
                                                    "\", rank 0 of the run \"", options_.run_id, "\""));
@@ -200,7 +202,7 @@ absl::Status TcpHost::Judge(const Hello& hello, std::optional<int64_t> holder) c
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", hello.rank, " is not in the range 0 to ", options_.world_size - 1));
   }
-  if (holder.has_value()) {
+  if (std::optional<int64_t> holder = coordinator.pid(hello.rank); holder.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", hello.rank, " is held by process ", *holder,
                                                    " already; process ", hello.pid, " claims it too"));
   }
@@ -216,7 +218,6 @@ void TcpHost::Drop(uint64_t key) {
     rank = found->second.rank;
     if (rank.has_value()) key_of_rank_[*rank] = 0;
     connections_.erase(found);
-    if (!accepting_) accepting_ = poller_->Add(socket_.get(), kSocketKey).ok();
   }
   if (rank.has_value()) switchboard_.Update([&](Coordinator& c) { c.Disconnect(*rank); });
 }

@@ -61,8 +61,8 @@ class TcpHost final : public ControlLink {
   void ReadFrom(uint64_t key);
   void Hear(uint64_t key, ControlMessage message);
   void Admit(uint64_t key, const Hello& hello);
-  // OK if the sender of `hello` may be the rank that it says it is, of which `holder` is the process so far.
-  absl::Status Judge(const Hello& hello, std::optional<int64_t> holder) const;
+  // OK if the sender of `hello` may be the rank that it says it is.
+  absl::Status Judge(const Hello& hello, const Coordinator& coordinator) const;
   void Drop(uint64_t key);
 
   void Deliver(Coordinator::Outgoing outgoing);
@@ -81,7 +81,6 @@ class TcpHost final : public ControlLink {
   std::map<uint64_t, Connection> connections_ ABSL_GUARDED_BY(mutex_);  // by key: the oldest first
   std::vector<uint64_t> key_of_rank_ ABSL_GUARDED_BY(mutex_);           // 0: not connected
   uint64_t last_key_ ABSL_GUARDED_BY(mutex_);
-  bool accepting_ ABSL_GUARDED_BY(mutex_) = true;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   Switchboard switchboard_;

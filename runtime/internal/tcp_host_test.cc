@@ -1,6 +1,7 @@
 #include "cohort/runtime/internal/tcp_host.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,15 +80,17 @@ class Client {
 // Rank 0 of a group, with its control plane.
 class TcpHostTest : public ::testing::Test {
  protected:
-  void Start(int world_size) {
+  // Listens, and answers nobody yet.
+  std::unique_ptr<TcpHost> Listen(int world_size) {
     absl::StatusOr<Listener> socket = ListenAt("127.0.0.1");
-    ASSERT_THAT(socket, IsOk());
+    ABSL_CHECK(socket.ok()) << socket.status();
     port_ = socket->port;
     absl::StatusOr<std::unique_ptr<TcpHost>> host =
         TcpHost::Create({.world_size = world_size, .token = kToken, .run_id = "run"}, *std::move(socket));
-    ASSERT_THAT(host, IsOk());
-    rank0_ = std::make_unique<ControlPlane>(*std::move(host));
+    ABSL_CHECK(host.ok()) << host.status();
+    return *std::move(host);
   }
+  void Start(int world_size) { rank0_ = std::make_unique<ControlPlane>(Listen(world_size)); }
 
   Hello HelloOf(int rank, int world_size) {
     return {.token = kToken, .rank = rank, .world_size = world_size, .run_id = "run", .pid = 1000 + rank};
@@ -174,6 +177,19 @@ TEST_F(TcpHostTest, ARankDoesNotGoWhenStrangersCome) {
   for (int i = 0; i < 100; ++i) strangers.push_back(std::make_unique<Client>(port_));
   EXPECT_FALSE(strangers.front()->Hear().has_value());
   ExpectMember(client, 2);
+}
+
+TEST_F(TcpHostTest, WithoutFileDescriptorsTheMeetingFails) {
+  std::unique_ptr<TcpHost> host = Listen(2);
+  Client client(port_);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  rank0_ = std::make_unique<ControlPlane>(std::move(host));
+  absl::Status status = rank0_->Meet({.operation = "step", .timeout = kLong}).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("Too many open files")));
 }
 
 // ---- Newcomers that are wrong ----

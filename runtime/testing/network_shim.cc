@@ -1,7 +1,9 @@
-// LD_PRELOAD library for tests: writes down what a process asks of the network's names and sockets, one line a call, into the file
-// NETWORK_SHIM_LOG, and makes the machine's own name NETWORK_SHIM_HOSTNAME if that is set.
+// LD_PRELOAD library for tests. It writes down what a process asks of names and sockets, one line a call, into the file
+// NETWORK_SHIM_LOG; makes the machine's own name NETWORK_SHIM_HOSTNAME; and takes away the addresses of the family NETWORK_SHIM_WITHOUT
+// ("IPv4" or "IPv6"). Each of them if it is set.
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -27,13 +29,34 @@ void Log(const char* call, const char* argument) {
   close(fd);
 }
 
+const char* FamilyName(int family) { return family == AF_INET ? "IPv4" : family == AF_INET6 ? "IPv6" : ""; }
+
+bool IsTakenAway(const sockaddr* address) {
+  const char* without = getenv("NETWORK_SHIM_WITHOUT");
+  return without != nullptr && strcmp(without, FamilyName(address->sa_family)) == 0;
+}
+
+using OnAddress = int(int, const sockaddr*, socklen_t);
+
 }  // namespace
 
 extern "C" {
 
 int socket(int domain, int type, int protocol) {
-  if (domain == AF_INET || domain == AF_INET6) Log("socket", domain == AF_INET ? "IPv4" : "IPv6");
+  if (*FamilyName(domain) != 0) Log("socket", FamilyName(domain));
   return Next<int(int, int, int)>("socket")(domain, type, protocol);
+}
+
+int bind(int fd, const sockaddr* address, socklen_t size) {
+  if (!IsTakenAway(address)) return Next<OnAddress>("bind")(fd, address, size);
+  errno = EADDRNOTAVAIL;
+  return -1;
+}
+
+int connect(int fd, const sockaddr* address, socklen_t size) {
+  if (!IsTakenAway(address)) return Next<OnAddress>("connect")(fd, address, size);
+  errno = EADDRNOTAVAIL;
+  return -1;
 }
 
 int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {

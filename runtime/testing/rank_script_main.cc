@@ -9,10 +9,12 @@
 //   identity                 rank, world size, local rank, local world size, backend
 //   barrier, agree=NAME, fail=NAME, shutdown
 //   sum=N, mean=N, broadcast=N   of N floats and a transposed matrix; the result is the sum of each
+//   bad                      sum of a tensor that is nowhere
 //   destroy                  leaves the group without Shutdown
 //   forget                   never destroys the group: its threads are there when main returns
 //   await=FILE               waits until FILE exists, and so until the test has seen what it wants to see
 //   kill                     SIGKILL to itself
+//   meet_and_kill            SIGKILL to itself when all ranks are there, before they have connected to each other
 //   exit                     _exit, like a program that has forgotten everything
 
 #include <signal.h>
@@ -40,7 +42,13 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/init_process_group.h"
+#include "cohort/runtime/internal/backend_choice.h"
+#include "cohort/runtime/internal/endpoint.h"
+#include "cohort/runtime/internal/meeting_point.h"
+#include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/tcp_control_plane.h"
 #include "cohort/runtime/process_group.h"
+#include "cohort/runtime/rank_info.h"
 #include "cohort/runtime/tensor_collectives.h"
 
 namespace cohort {
@@ -57,6 +65,7 @@ class Rank {
     if (step == "init") return Init(value);
     if (step == "await") return Await(value);
     if (step == "kill") raise(SIGKILL);
+    if (step == "meet_and_kill") return MeetAndKill();
     if (step == "exit") _exit(0);
     if (group_ == nullptr) return absl::FailedPreconditionError("there is no group");
     if (step == "identity") {
@@ -67,6 +76,7 @@ class Rank {
     if (step == "agree") return Empty(group_->Agree(value, absl::OkStatus()));
     if (step == "fail") return Empty(group_->Agree(value, absl::DataLossError("made to fail")));
     if (step == "shutdown") return Empty(group_->Shutdown());
+    if (step == "bad") return Empty(AllReduceSum(*group_, {at::empty({1}, at::kMeta)}));
     if (step == "sum") return Reduce(&AllReduceSum, value);
     if (step == "mean") return Reduce(&AllReduceMean, value);
     if (step == "broadcast") return Reduce(&BroadcastTensors, value);
@@ -99,6 +109,23 @@ class Rank {
 
   Outcome Init(const std::string& backend) {
     ABSL_ASSIGN_OR_RETURN(group_, InitProcessGroup({.backend = backend, .init_timeout = meet_for_, .timeout = wait_for_}));
+    return "";
+  }
+
+  // What InitProcessGroup does, so far.
+  Outcome MeetAndKill() {
+    ABSL_ASSIGN_OR_RETURN(const RankInfo info, RankInfoFromEnvironment());
+    ABSL_ASSIGN_OR_RETURN(internal::Visit visit,
+                          internal::VisitMeetingPoint(info, internal::After(internal::SteadyNow(), meet_for_)));
+    const internal::RankFacts facts = {.network_stack = internal::NetworkStackId(), .gloo_host = visit.local_host};
+    ABSL_RETURN_IF_ERROR(internal::JoinMeeting({.rank = info.rank,
+                                                .world_size = info.world_size,
+                                                .run_id = "cohort/none/0/0",
+                                                .timeout = meet_for_,
+                                                .facts = internal::EncodeFacts(facts)},
+                                               std::move(visit.connection))
+                             .status());
+    raise(SIGKILL);
     return "";
   }
 
