@@ -28,8 +28,8 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/writable_file.h"
-#include "zlib.h"
 
 namespace cohort::internal {
 namespace {
@@ -122,7 +122,7 @@ absl::Status ZipWriter::Append(std::string_view bytes) {
   num_appended_ += static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     const std::string_view piece = bytes.substr(0, kPieceBytes);
-    crc_ = crc32_z(crc_, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
+    crc_ = ExtendCrc32(crc_, piece);
     ABSL_RETURN_IF_ERROR(file_.Append(piece));
     bytes.remove_prefix(piece.size());
   }
