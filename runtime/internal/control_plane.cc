@@ -138,7 +138,9 @@ void ControlPlane::OnMessage(ControlMessage message) {
   std::visit(absl::Overload(
                  [this](Outcome& outcome) {
                    absl::MutexLock lock(mutex_);
-                   if (outcome.generation == generation_) outcome_ = std::move(outcome);
+                   if (outcome.generation != generation_) return;
+                   outcome_ = std::move(outcome);
+                   operation_.clear();  // here and now, for who asks before the caller has woken up
                  },
                  [this](Poison& poison) { SetPoison(std::move(poison.cause)); },
                  [this](WhereAreYou& question) {

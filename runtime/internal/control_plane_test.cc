@@ -202,6 +202,19 @@ TEST(ControlPlaneTest, WhereItIsDependsOnWhatItDoes) {
   EXPECT_THAT(places, ElementsAre("", "step", "", "Barrier (data operation 1)", "", "Barrier (data operation 2)"));
 }
 
+TEST(ControlPlaneTest, AnOutcomeEndsTheOperationBeforeTheCallerWakesUp) {
+  std::vector<std::string> places;
+  Rank rank([&](ControlLink::Listener& listener, const ControlMessage& message) {
+    if (const Here* here = std::get_if<Here>(&message)) places.push_back(here->operation);
+    if (const Arrive* arrive = std::get_if<Arrive>(&message)) {
+      listener.OnMessage(Outcome{.generation = arrive->generation});
+      listener.OnMessage(WhereAreYou{.inquiry = 5});
+    }
+  });
+  EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}), IsOk());
+  EXPECT_THAT(places, ElementsAre(""));
+}
+
 TEST(ControlPlaneTest, ExplainReportsAndReturnsTheCauseThatAllHear) {
   Rank rank([](ControlLink::Listener& listener, const ControlMessage& message) {
     if (const Report* report = std::get_if<Report>(&message)) {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,7 +14,6 @@
 
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
-#include "absl/status/status_macros.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -266,61 +264,67 @@ TEST(TcpControlPlaneTest, ARankThatGoesDuringTheMeetingIsNamed) {
 
 // ---- A data plane's failures, explained over TCP ----
 
-// What each of the ranks makes of the data operation that it is in, or not in.
-using DataStep = std::function<absl::Status(int rank, ControlPlane& control_plane)>;
+// Runs `enter` on each of three ranks that have met, and then `fail` once all have entered what they want to enter.
+using Step = std::function<absl::Status(int rank, ControlPlane& control_plane)>;
 
-std::vector<absl::Status> RunMet(int world_size, DataStep step) {
+std::vector<absl::Status> RunThree(const Step& enter, const Step& fail) {
   Board board;
-  std::vector<absl::Status> outcomes(world_size);
-  std::vector<int> ranks(world_size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  absl::Barrier all_met(world_size);
-  RunRanks(ranks, [&](int rank) {
-    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, world_size));
+  std::vector<absl::Status> outcomes(3);
+  absl::Barrier entered(3);
+  absl::Barrier over(3);
+  RunRanks({0, 1, 2}, [&](int rank) {
+    absl::StatusOr<Meeting> meeting = MeetAt(board, OptionsOf(rank, 3));
     ABSL_CHECK(meeting.ok()) << meeting.status();
-    outcomes[rank] = step(rank, *meeting->control_plane);
+    EXPECT_THAT(enter(rank, *meeting->control_plane), IsOk());
+    entered.Block();
+    outcomes[rank] = fail(rank, *meeting->control_plane);
     // Nobody leaves before all have seen what there is to see.
-    static_cast<void>(all_met.Block());
+    over.Block();
   });
   return outcomes;
 }
 
-// The rank enters a barrier, and its data plane fails with `error`.
-absl::Status FailInBarrier(ControlPlane& control_plane, const absl::Status& error) {
-  ABSL_RETURN_IF_ERROR(control_plane.EnterData("Barrier"));
+// The data plane of the rank's operation fails with `error`.
+absl::Status Fail(ControlPlane& control_plane, const absl::Status& error) {
   absl::Status cause = control_plane.Explain("Barrier", error, absl::Seconds(2));
   control_plane.ExitData();
   return cause;
 }
 
-// The rank is in no operation and hears of the failure at its next call.
+// The rank, whose data plane noticed nothing, hears of the failure at its next call.
 absl::Status HearOfIt(ControlPlane& control_plane) {
   absl::Notification poisoned;
   control_plane.SetPoisonHandler([&](const absl::Status&) { poisoned.Notify(); });
   poisoned.WaitForNotification();
+  control_plane.ExitData();
   return control_plane.EnterData("Barrier");
 }
 
 TEST(TcpControlPlaneTest, WhoIsNotInTheDataOperationIsMissing) {
-  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
-    return rank == 1 ? HearOfIt(control_plane) : FailInBarrier(control_plane, absl::DeadlineExceededError("data plane"));
-  });
+  std::vector<absl::Status> outcomes = RunThree(
+      [](int rank, ControlPlane& c) { return rank == 1 ? absl::OkStatus() : c.EnterData("Barrier"); },
+      [](int rank, ControlPlane& c) {
+        return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
+      });
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                       "Barrier (data operation 1) waited 2s; missing: rank 1 (in no operation)")));
 }
 
 TEST(TcpControlPlaneTest, WhoIsInAnotherOperationIsFound) {
-  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
-    if (rank == 1) return control_plane.Meet({.operation = "Agree", .timeout = kLong}).status();
-    return FailInBarrier(control_plane, absl::DeadlineExceededError("data plane"));
-  });
-  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank 1 in Agree"))));
+  std::vector<absl::Status> outcomes = RunThree(
+      [](int rank, ControlPlane& c) { return c.EnterData(rank == 1 ? "AllReduce" : "Barrier"); },
+      [](int rank, ControlPlane& c) {
+        return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
+      });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      "the ranks are in different operations: ranks 0 and 2 in Barrier (data operation 1), "
+                                      "rank 1 in AllReduce (data operation 1)")));
 }
 
 TEST(TcpControlPlaneTest, AFailureOfTheDataPlaneWithoutADeathIsQuotedToAll) {
-  std::vector<absl::Status> outcomes = RunMet(3, [](int rank, ControlPlane& control_plane) {
-    return rank == 1 ? FailInBarrier(control_plane, absl::InternalError("cable")) : HearOfIt(control_plane);
-  });
+  std::vector<absl::Status> outcomes =
+      RunThree([](int, ControlPlane& c) { return c.EnterData("Barrier"); },
+               [](int rank, ControlPlane& c) { return rank == 1 ? Fail(c, absl::InternalError("cable")) : HearOfIt(c); });
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kInternal, "rank 1: Barrier (data operation 1): cable")));
 }
 
