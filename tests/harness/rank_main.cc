@@ -63,8 +63,15 @@ void SayWhereAndDie(int signal_number) {
 // Ends the process with a stack trace of the main thread when one TEST takes longer than `limit`.
 class Watchdog : public testing::EmptyTestEventListener {
  public:
-  explicit Watchdog(absl::Duration limit) : limit_(limit), main_thread_(pthread_self()) {
-    std::thread([this] { Watch(); }).detach();
+  explicit Watchdog(absl::Duration limit) : limit_(limit), main_thread_(pthread_self()), thread_([this] { Watch(); }) {}
+
+  // GoogleTest destroys its listeners when the process ends: the thread must not outlive the mutex that it waits on.
+  ~Watchdog() override {
+    {
+      absl::MutexLock lock(mutex_);
+      done_ = true;
+    }
+    thread_.join();
   }
 
   void OnTestStart(const testing::TestInfo& info) override {
@@ -84,8 +91,11 @@ class Watchdog : public testing::EmptyTestEventListener {
     absl::MutexLock lock(mutex_);
     while (absl::Now() < deadline_) {
       const absl::Time watched = deadline_;
-      auto has_changed = [this, watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return deadline_ != watched; };
+      auto has_changed = [this, watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return done_ || deadline_ != watched;
+      };
       mutex_.AwaitWithDeadline(absl::Condition(&has_changed), watched);
+      if (done_) return;
     }
     const testing::TestInfo* running = g_running;
     std::fprintf(stderr, "%s.%s has run for more than %s. Where its thread stands:\n", running->test_suite_name(),
@@ -98,6 +108,8 @@ class Watchdog : public testing::EmptyTestEventListener {
   const pthread_t main_thread_;
   absl::Mutex mutex_;
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 absl::Duration TestLimit() {
