@@ -1,7 +1,8 @@
 """Our headers get along with everybody else's code.
 
-usage: headers_check.py HEADER...      (paths from the root of the repository)
+usage: headers_check.py PUBLIC,... HEADER...      (paths from the root of the repository)
 
+  - PUBLIC, the headers that are compiled alone, are the HEADERs that are neither internal nor for tests
   - no macro is left behind whose name does not begin with COHORT_; the guard is the path
   - no LOG or CHECK but in the form with a prefix: those names belong to whoever gets there first
   - a header outside of internal/ leads to nothing of Gloo's, NCCL's or CUDA's, not even through other headers of ours
@@ -57,9 +58,15 @@ def check_reach(path, headers):
     return problems
 
 
-def check(headers):
-    """`headers`: text by path. Returns what is wrong, a line each."""
-    problems = []
+def is_public(path):
+    return "/internal/" not in path and "/testing/" not in path
+
+
+def check(public, headers):
+    """`public`: paths that are compiled alone. `headers`: text by path. Returns what is wrong, a line each."""
+    wanted = {path for path in headers if is_public(path)}
+    problems = [f"{path}: is public and not in the list of those compiled alone" for path in sorted(wanted - public)]
+    problems += [f"{path}: is compiled alone, and no public target brings it" for path in sorted(public - wanted)]
     for path, text in sorted(headers.items()):
         problems += check_alone(path, text)
         if "/internal/" not in path:
@@ -69,10 +76,10 @@ def check(headers):
 
 def main():
     headers = {}
-    for path in sys.argv[1:]:
+    for path in sys.argv[2:]:
         with open(path, encoding="utf-8") as file:
             headers[path] = file.read()
-    problems = check(headers)
+    problems = check(set(sys.argv[1].split(",")), headers)
     for problem in problems:
         print(problem)
     if not headers:

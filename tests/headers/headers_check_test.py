@@ -22,8 +22,8 @@ INTERNAL = """#ifndef COHORT_RUNTIME_INTERNAL_B_H_
 """
 
 
-def check(a=GOOD, b=INTERNAL):
-    return headers_check.check({"runtime/a.h": a, "runtime/internal/b.h": b})
+def check(a=GOOD, b=INTERNAL, public=("runtime/a.h",)):
+    return headers_check.check(set(public), {"runtime/a.h": a, "runtime/internal/b.h": b})
 
 
 class HeadersCheckTest(unittest.TestCase):
@@ -32,6 +32,12 @@ class HeadersCheckTest(unittest.TestCase):
 
     def test_sees_a_macro_that_is_left_behind(self):
         self.assertEqual(check(GOOD.replace("#undef SHORT", "")), ["runtime/a.h: leaves the macro SHORT behind"])
+
+    def test_sees_a_header_that_nobody_compiles_alone(self):
+        self.assertEqual(check(public=()), ["runtime/a.h: is public and not in the list of those compiled alone"])
+        self.assertEqual(
+            check(public=("runtime/a.h", "runtime/c.h")), ["runtime/c.h: is compiled alone, and no public target brings it"]
+        )
 
     def test_sees_another_guard(self):
         bad = GOOD.replace("COHORT_RUNTIME_A_H_", "RUNTIME_A_H")
