@@ -60,6 +60,7 @@ struct Size {
 struct Board {
   std::atomic<SteadyTime::rep> start;
   std::atomic<SteadyTime::rep> known[kMaxRanks];
+  std::atomic<int> num_waiting;
   std::atomic<int> store_port;
 };
 
@@ -208,10 +209,12 @@ void MeasureDeaths(int world_size, const Size& size) {
     RunRanks(world_size, [&](int rank, ProcessGroup& group) {
       ABSL_CHECK_OK(group.Barrier());
       if (rank == world_size - 1) {
+        while (board.num_waiting < world_size - 1) usleep(100);
         usleep(10000);  // by now the others wait in the barrier; if one does not, its time is the shorter
         Note(board.start);
         raise(SIGKILL);
       }
+      ++board.num_waiting;
       const absl::Status status = group.Barrier();
       Note(board.known[rank]);
       ABSL_CHECK(absl::IsUnavailable(status)) << status;

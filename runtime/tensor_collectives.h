@@ -2,14 +2,16 @@
 //
 // Collectives on tensors, for programs that do not need more than a few of them.
 //
-// Every function is collective: all ranks bring tensors of the same shapes and types in the same order. It blocks until the result
-// is there, at most group.timeout(). Tensors must be dense and on the device of the group's backend: the CPU with gloo,
-// this rank's GPU with nccl. Results are the same on all ranks, bit for bit, and from run to run. In a world of one nothing happens.
+// Every function but TensorDevice is collective: all ranks bring tensors of the same shapes and types, in the same order. It blocks until
+// the result is there, at most group.timeout(), and changes the tensors in place; parameters too, without their gradients' knowledge.
+// Tensors must be dense and on TensorDevice(group). Results are the same on all ranks, bit for bit, and from run to run. Tensors of one
+// type travel together, so one call with many is faster than many calls. In a world of one nothing happens.
 //
-// Errors: those of ProcessGroup, and
-//   InvalidArgument     a tensor that is undefined, sparse or on another device. Found before anything is sent; this rank brings nothing
-//                       and poisons the group, so that the others learn of it.
-//   FailedPrecondition  with gloo: ranks bring different tensors (names the ranks and what they bring)
+// Errors: those of ProcessGroup, all of which poison the group. Among them
+//   InvalidArgument     a tensor that is undefined, sparse, on another device, or of a type that has no mean
+//   FailedPrecondition  on gloo: a rank brings other tensors than the main rank (says who, and what both bring)
+//   Unimplemented       the group's backend carries no tensors (testing::ThreadGroup)
+// On nccl, ranks that bring different tensors are not told apart from ranks that do not come.
 
 #ifndef COHORT_RUNTIME_TENSOR_COLLECTIVES_H_
 #define COHORT_RUNTIME_TENSOR_COLLECTIVES_H_

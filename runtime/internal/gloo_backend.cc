@@ -1,22 +1,23 @@
 // What ProcessGroupGloo does not do by itself, and how it is made to:
 //
-// 1  Its waits do not hear that a rank has died if they are waiting for another one, or are in the middle of a large message: the
+// 1. Its waits do not hear that a rank has died if they are waiting for another one, or are in the middle of a large message: the
 //    thread that waits would stay until the operation's timeout. So nobody waits in it: the caller waits in OperationWait,
 //    which the end of the operation and the poison of the group both end.
-// 2  Its worker threads still wait then. BreakOff lets them go: a receive that times out closes, in Gloo, every connection of
+// 2. Its worker threads still wait then. BreakOff lets them go: a receive that times out closes, in Gloo, every connection of
 //    its context and fails whatever waits on them. All but an operation in the middle of a large message, which Gloo forgets to
 //    tell.
-// 3  Its destructor joins the worker threads, so it would block on the latter until their timeout. Then the object is left behind
+// 3. Its destructor joins the worker threads, so it would block on the latter until their timeout. Then the object is left behind
 //    on purpose: its threads sleep until then, or until the process ends, and touch nothing that is not their own.
-// 4  Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the same way.
-// 5  It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead anywhere.
-// 6  It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
+// 4. Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the same way.
+// 5. It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead anywhere.
+// 6. It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
 
 #include "cohort/runtime/internal/gloo_backend.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,15 +38,14 @@
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/internal/torch_duration.h"
 #include "cohort/runtime/rank_info.h"
-#include "gloo/common/error.h"
 #include "gloo/context.h"
 #include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 
 namespace cohort::internal {
 namespace {
 
-// How long the destructor waits for threads that BreakOff has let go.
-constexpr absl::Duration kBreakOffGrace = absl::Milliseconds(500);
+// How long the destructor waits for threads that are done, or that BreakOff has let go.
+constexpr absl::Duration kIdleGrace = absl::Milliseconds(500);
 
 class BreakableGloo final : public c10d::ProcessGroupGloo {
  public:
@@ -55,12 +55,23 @@ class BreakableGloo final : public c10d::ProcessGroupGloo {
     for (const std::shared_ptr<gloo::Context>& context : contexts_) {
       try {
         context->createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, std::chrono::milliseconds(1));
-      } catch (const gloo::Exception&) {
+      } catch (const std::exception&) {
         // It timed out: that was the purpose.
       }
     }
   }
 
+  // Returns whether the worker threads have nothing to do, and waits a moment for it.
+  bool AwaitIdle() {
+    const SteadyTime deadline = After(SteadyNow(), kIdleGrace);
+    while (!IsIdle()) {
+      if (SteadyNow() >= deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+
+ private:
   bool IsIdle() {
     const std::lock_guard<std::mutex> lock(workMutex_);
     return workQueue_.empty() &&
@@ -85,16 +96,9 @@ class GlooBackend final : public TorchBackend {
   explicit GlooBackend(std::unique_ptr<ControlPlane> control) : TorchBackend(std::move(control)) {}
 
   ~GlooBackend() override {
-    if (!gloo_.defined() || gloo_->IsIdle()) return;
+    if (!gloo_.defined() || gloo_->AwaitIdle()) return;
     gloo_->BreakOff();
-    const SteadyTime deadline = After(SteadyNow(), kBreakOffGrace);
-    while (!gloo_->IsIdle()) {
-      if (SteadyNow() >= deadline) {
-        (void)gloo_.release();  // see 3 above
-        return;
-      }
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    if (!gloo_->AwaitIdle()) (void)gloo_.release();  // see 3 above
   }
 
   absl::Status Connect(const RankInfo& info, const GlooOptions& options) {

@@ -74,13 +74,21 @@ absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
       absl::StrCat(MeetingPointName(info), ": this machine has no such address; tried ", tried));
 }
 
-absl::StatusOr<Visit> ConnectOnce(const Endpoint& endpoint, SteadyTime deadline) {
+bool SpansNodes(const RankInfo& info) { return info.local_world_size < info.world_size; }
+
+absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint, SteadyTime deadline) {
   ABSL_ASSIGN_OR_RETURN(UniqueFd fd,
                         ConnectTo(endpoint.host(), endpoint.port(), std::min(deadline, After(SteadyNow(), kConnectTimeout))));
   ABSL_ASSIGN_OR_RETURN(const Endpoint local, Endpoint::OfSocket(fd.get()));
   // On loopback, a port that nobody listens on can be given to this very socket as its own port, and TCP connects it to itself.
   if (local == endpoint) return absl::UnavailableError(absl::StrCat("connect to ", endpoint.ToString(), ": nobody listens there"));
-  return Visit{.connection = std::move(fd), .local_host = local.host(), .remote = endpoint};
+  Visit visit = {.connection = std::move(fd), .local_host = local.host(), .remote = endpoint};
+  if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
+    // The master is on this machine, which knows it by another address than the others do.
+    const absl::StatusOr<Endpoint> routable = FirstRoutableAddress(endpoint.family());
+    if (routable.ok()) visit.local_host = routable->host();
+  }
+  return visit;
 }
 
 struct Attempt {
@@ -95,7 +103,7 @@ Attempt TryOnce(const RankInfo& info, SteadyTime deadline) {
   Attempt attempt = {.is_hopeless = true};
   std::vector<std::string> errors;
   for (const Endpoint& endpoint : *endpoints) {
-    absl::StatusOr<Visit> visit = ConnectOnce(endpoint, deadline);
+    absl::StatusOr<Visit> visit = ConnectOnce(info, endpoint, deadline);
     if (visit.ok()) return {.visit = *std::move(visit)};
     errors.emplace_back(visit.status().message());
     attempt.is_hopeless = attempt.is_hopeless && endpoint.is_loopback() && !IsOurs(endpoint);
@@ -115,10 +123,9 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
   if (!endpoints.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": ", endpoints.status().message()));
   }
-  const bool spans_nodes = info.local_world_size < info.world_size;
   std::vector<std::string> tried;
   for (const Endpoint& endpoint : *endpoints) {
-    if (spans_nodes && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
+    if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
       continue;  // the others know this name by another address
     }
     MeetingPoint point = {.local_host = endpoint.host()};

@@ -81,8 +81,7 @@ absl::Status TorchBackend::Run(std::string_view name, absl::Duration timeout,
 }
 
 absl::Status TorchBackend::CallInThread(std::function<void()> function, SteadyTime deadline) {
-  const uint64_t number = wait_->Begin();
-  std::thread([number, wait = wait_, function = std::move(function)]() mutable {
+  auto call = [number = wait_->Begin(), wait = wait_, function = std::move(function)]() mutable {
     std::exception_ptr error;
     try {
       function();
@@ -91,7 +90,12 @@ absl::Status TorchBackend::CallInThread(std::function<void()> function, SteadyTi
     }
     function = nullptr;  // who waits may count on it that the thread holds nothing any more
     wait->End(number, error);
-  }).detach();
+  };
+  try {
+    std::thread(std::move(call)).detach();
+  } catch (...) {
+    return StatusFromException(std::current_exception(), /*time_is_up=*/false);  // no more threads
+  }
   return wait_->Wait(deadline);
 }
 

@@ -118,13 +118,13 @@ class Rank {
     ABSL_ASSIGN_OR_RETURN(internal::Visit visit,
                           internal::VisitMeetingPoint(info, internal::After(internal::SteadyNow(), meet_for_)));
     const internal::RankFacts facts = {.network_stack = internal::NetworkStackId(), .gloo_host = visit.local_host};
-    ABSL_RETURN_IF_ERROR(internal::JoinMeeting({.rank = info.rank,
-                                                .world_size = info.world_size,
-                                                .run_id = "cohort/none/0/0",
-                                                .timeout = meet_for_,
-                                                .facts = internal::EncodeFacts(facts)},
-                                               std::move(visit.connection))
-                             .status());
+    ABSL_ASSIGN_OR_RETURN(const internal::Meeting meeting,
+                          internal::JoinMeeting({.rank = info.rank,
+                                                 .world_size = info.world_size,
+                                                 .run_id = "cohort/none/0/0",
+                                                 .timeout = meet_for_,
+                                                 .facts = internal::EncodeFacts(facts)},
+                                                std::move(visit.connection)));
     raise(SIGKILL);
     return "";
   }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ struct StepReport {
   absl::Duration took;
   std::string text;  // the error's, or the result
 };
+
+inline void PrintTo(const StepReport& report, std::ostream* out) {
+  *out << report.step << " " << report.code << " after " << report.took << " " << report.text;
+}
 
 // A process that runs //runtime/testing:rank_script. Move-only; what still runs at the end is killed.
 class ScriptedRank {
