@@ -85,10 +85,20 @@ def cuda_targets():
     the middle of a run (parts of cuDNN, the run-time compiler's builtins), where nothing that Bazel knows of would help.
     """
     repository = Label(native.repository_name() + "//:torch").workspace_name
+
+    # CUDA's run time: what the NCCL backend calls itself. A LibTorch of the user's own may carry it beside itself.
+    runtimes = native.glob(
+        [
+            "tree/nvidia/*/lib/libcudart.so.*",
+            "tree/torch/lib/libcudart*.so*",
+        ],
+        allow_empty = True,
+    )
+    folders = {"tree/torch/lib": None} | {path.rpartition("/")[0]: None for path in runtimes}
     cc_library(
         name = "torch",
         hdrs = _headers() + native.glob(["tree/nvidia/cu13/include/**"], allow_empty = True),
-        additional_linker_inputs = ["tree/torch/lib"],
+        additional_linker_inputs = ["tree"],
         data = ["tree"],
         defines = _DEFINES + ["USE_C10D_NCCL"],
         includes = _INCLUDES + [
@@ -96,15 +106,18 @@ def cuda_targets():
             "tree/nvidia/cu13/include/cccl",
         ],
         linkopts = [
-            "-Lexternal/{}/tree/torch/lib".format(repository),
+            "-Lexternal/{}/{}".format(repository, folder)
+            for folder in folders
+        ] + [
             # CUDA's part is reached through a registry, not through symbols: the linker must not leave it out.
             "-Wl,--push-state,--no-as-needed",
             "-ltorch_cuda",
             "-ltorch_cpu",
             "-lc10_cuda",
             "-lc10",
+        ] + ["-l:" + path.rpartition("/")[2] for path in runtimes] + [
             "-Wl,--pop-state",
-        ] + _search_paths(repository, "tree/torch/lib"),
+        ] + [option for folder in folders for option in _search_paths(repository, folder)],
         visibility = _GATE,
     )
     cc_library(
