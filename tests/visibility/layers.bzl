@@ -38,7 +38,7 @@ LAYERS = [
         ["models", "runtime"],
     ),
     (
-        ["//checkpoint:atomic_file", "//checkpoint:file_system"],
+        ["//checkpoint:atomic_file", "//checkpoint:file_system", "//checkpoint:target_path"],
         ["models", "trainers"],
     ),
     (
