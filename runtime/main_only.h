@@ -1,6 +1,7 @@
 // File: main_only.h
 //
-// RunOnMain: something that one rank does and every rank must know the outcome of. And logging that only the main rank emits.
+// RunOnMain: something that one rank does and every rank must know the outcome of. And logging that only the main rank
+// emits.
 
 #ifndef COHORT_RUNTIME_MAIN_ONLY_H_
 #define COHORT_RUNTIME_MAIN_ONLY_H_
@@ -27,13 +28,13 @@ namespace cohort {
 absl::Status RunOnMain(ProcessGroup& group, std::string_view name, absl::Duration timeout,
                        absl::FunctionRef<absl::Status()> function);
 
-// Collective. The same with local rank 0 of each node, for per-node work such as unpacking data to a local disk. Every rank of the
-// job waits for all nodes; the error is that of the lowest rank that failed.
+// Collective. The same with local rank 0 of each node, for per-node work such as unpacking data to a local disk. Every
+// rank of the job waits for all nodes; the error is that of the lowest rank that failed.
 absl::Status RunOnLocalMain(ProcessGroup& group, std::string_view name, absl::Duration timeout,
                             absl::FunctionRef<absl::Status()> function);
 
-// Local. Runs `function` and turns what it throws into a Status. RunOnMain and MainOnlySaver call users' code through it:
-// an exception that left it would be a hang of the other ranks.
+// Local. Runs `function` and turns what it throws into a Status. RunOnMain and MainOnlySaver call users' code through
+// it: an exception that left it would be a hang of the other ranks.
 //
 //   std::bad_alloc          ResourceExhausted
 //   std::system_error       by errno

@@ -116,7 +116,8 @@ absl::Status StatusOf(const std::function<void()>& fail) {
 
 TEST(InvokeUserTest, PassesOnWhatTheFunctionReturns) {
   EXPECT_THAT(InvokeUser([] { return absl::OkStatus(); }), IsOk());
-  EXPECT_THAT(InvokeUser([] { return absl::AbortedError("as it is"); }), StatusIs(absl::StatusCode::kAborted, "as it is"));
+  EXPECT_THAT(InvokeUser([] { return absl::AbortedError("as it is"); }),
+              StatusIs(absl::StatusCode::kAborted, "as it is"));
 }
 
 TEST(InvokeUserTest, EveryExceptionBecomesAStatus) {
@@ -133,7 +134,8 @@ TEST(InvokeUserTest, SystemErrorsGoByErrno) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("write: No space left on device")));
   EXPECT_THAT(StatusOf([] { throw std::system_error(EACCES, std::system_category(), "open"); }),
               StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_THAT(StatusOf([] { (void)std::filesystem::file_size("/no/such/file"); }), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(StatusOf([] { (void)std::filesystem::file_size("/no/such/file"); }),
+              StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST(InvokeUserTest, ASystemErrorOfAnotherCategoryIsNoErrno) {

@@ -36,8 +36,8 @@ void Bring(absl::StatusOr<std::string> mine, int64_t max_bytes, Arrival& arrival
   if (!mine.ok()) {
     arrival.status = mine.status();
   } else if (static_cast<int64_t>(mine->size()) > max_bytes) {
-    arrival.status =
-        absl::InvalidArgumentError(absl::StrCat("brings ", mine->size(), " bytes; at most ", max_bytes, " are allowed"));
+    arrival.status = absl::InvalidArgumentError(
+        absl::StrCat("brings ", mine->size(), " bytes; at most ", max_bytes, " are allowed"));
   } else {
     arrival.payload = *std::move(mine);
   }
@@ -88,7 +88,8 @@ absl::StatusOr<std::string> ProcessGroup::BroadcastBytes(std::string_view name, 
   return std::move(payloads[0]);
 }
 
-absl::StatusOr<std::vector<std::string>> ProcessGroup::GatherBytes(std::string_view name, absl::StatusOr<std::string> mine,
+absl::StatusOr<std::vector<std::string>> ProcessGroup::GatherBytes(std::string_view name,
+                                                                   absl::StatusOr<std::string> mine,
                                                                    int64_t max_bytes_per_rank) {
   Arrival arrival{.delivery = Delivery::kAllToMain, .timeout = options_.timeout};
   if (max_bytes_per_rank < 0 || max_bytes_per_rank > kMaxMessageBytes) {
@@ -106,7 +107,8 @@ absl::Status ProcessGroup::Shutdown() {
   return backend_ == nullptr ? absl::OkStatus() : backend_->Leave(options_.timeout);
 }
 
-absl::StatusOr<std::vector<std::string>> ProcessGroup::Meet(std::string_view kind, std::string_view name, Arrival arrival) {
+absl::StatusOr<std::vector<std::string>> ProcessGroup::Meet(std::string_view kind, std::string_view name,
+                                                            Arrival arrival) {
   if (has_left_) return HasLeft();
   std::string shown = absl::Utf8SafeCHexEscape(name);
   if (shown.size() > kMaxNameBytes) {

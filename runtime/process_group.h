@@ -40,11 +40,12 @@ struct Arrival;
 // Threads: one thread at a time may be in a collective method. Local methods are safe from any thread.
 //
 // Failure: a rank that brings an error to a collective leaves the group usable: all ranks get that error and go on.
-// Every other failure poisons the group on every surviving rank: the call that meets it returns the error below, and every
-// later collective returns FailedPrecondition quoting it. Nothing is retried.
+// Every other failure poisons the group on every surviving rank: the call that meets it returns the error below, and
+// every later collective returns FailedPrecondition quoting it. Nothing is retried.
 //
 // Errors that every collective method may return:
-//   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second; the end of a
+//   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second; the end
+//   of a
 //                       whole machine, which closes no connection, within half a minute.
 //   DeadlineExceeded    a rank did not arrive in time; names the operation, the missing ranks and how long it waited.
 //   FailedPrecondition  ranks are in different operations (who is where), a rank has left by Shutdown, or the group was
@@ -65,8 +66,8 @@ class ProcessGroup final {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  // Leaves the group, unless Shutdown has, without waiting for anybody. Ranks that are in a collective or come to one get
-  // FailedPrecondition, naming this rank.
+  // Leaves the group, unless Shutdown has, without waiting for anybody. Ranks that are in a collective or come to one
+  // get FailedPrecondition, naming this rank.
   ~ProcessGroup();
 
   // ---- Local ----
@@ -88,13 +89,13 @@ class ProcessGroup final {
 
   // ---- Collective ----
 
-  // Returns OK on a rank only after every rank has called it. Runs on the data backend (gloo or nccl), so that it also orders
-  // device work submitted before it. Waits at most timeout().
+  // Returns OK on a rank only after every rank has called it. Runs on the data backend (gloo or nccl), so that it also
+  // orders device work submitted before it. Waits at most timeout().
   absl::Status Barrier();
 
   // A rendezvous named `name` that a rank can reach with an error. Returns OK on every rank if every rank brought OK;
-  // otherwise the same error on every rank: the code and text of the lowest rank that brought one, as "rank K: TEXT", with
-  // the number of other ranks that failed too. Waits at most `timeout`.
+  // otherwise the same error on every rank: the code and text of the lowest rank that brought one, as "rank K: TEXT",
+  // with the number of other ranks that failed too. Waits at most `timeout`.
   absl::Status Agree(std::string_view name, const absl::Status& mine);
   absl::Status Agree(std::string_view name, const absl::Status& mine, absl::Duration timeout);
 
@@ -102,18 +103,19 @@ class ProcessGroup final {
   //
   // Errors: also InvalidArgument if there are more than kMaxMessageBytes; the same on all ranks.
   absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine);
-  absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine, absl::Duration timeout);
+  absl::StatusOr<std::string> BroadcastBytes(std::string_view name, absl::StatusOr<std::string> mine,
+                                             absl::Duration timeout);
 
-  // As Agree; returns on the main rank every rank's bytes, by rank, and an empty vector elsewhere. No rank may bring more than
-  // `max_bytes_per_rank` (at most kMaxMessageBytes; must be equal on all ranks).
+  // As Agree; returns on the main rank every rank's bytes, by rank, and an empty vector elsewhere. No rank may bring
+  // more than `max_bytes_per_rank` (at most kMaxMessageBytes; must be equal on all ranks).
   //
   // Errors: also InvalidArgument if a rank brings more; the same on all ranks, naming the rank.
   absl::StatusOr<std::vector<std::string>> GatherBytes(std::string_view name, absl::StatusOr<std::string> mine,
                                                        int64_t max_bytes_per_rank);
 
-  // The end of the group: returns when this rank may exit without disturbing the others, which for rank 0 is when every other
-  // rank has come here or died; for the others, when rank 0 knows. In a group that has failed nobody waits. Waits at most
-  // timeout(). Later collectives return FailedPrecondition; a second call returns OK at once.
+  // The end of the group: returns when this rank may exit without disturbing the others, which for rank 0 is when every
+  // other rank has come here or died; for the others, when rank 0 knows. In a group that has failed nobody waits. Waits
+  // at most timeout(). Later collectives return FailedPrecondition; a second call returns OK at once.
   //
   // Errors: only DeadlineExceeded, naming the ranks that did not come, or rank 0. The process may exit all the same.
   absl::Status Shutdown();
@@ -124,7 +126,8 @@ class ProcessGroup final {
  private:
   explicit ProcessGroup(RankInfo info);
 
-  absl::StatusOr<std::vector<std::string>> Meet(std::string_view kind, std::string_view name, internal::Arrival arrival);
+  absl::StatusOr<std::vector<std::string>> Meet(std::string_view kind, std::string_view name,
+                                                internal::Arrival arrival);
 
   RankInfo info_;
   Options options_;

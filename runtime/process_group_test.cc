@@ -97,10 +97,10 @@ TEST(ProcessGroupTest, WhatOtherRanksBringToABroadcastIsNotLookedAt) {
 }
 
 TEST(ProcessGroupTest, ATooLongGatherIsTheErrorOfEveryRankAndNamesWhoBroughtIt) {
-  std::vector<absl::Status> outcomes = RunTwo([](ProcessGroup& group) {
-    return group.GatherBytes("bytes", group.is_main() ? "1234" : "12345", 4).status();
-  });
-  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kInvalidArgument, "rank 1: brings 5 bytes; at most 4 are allowed")));
+  std::vector<absl::Status> outcomes = RunTwo(
+      [](ProcessGroup& group) { return group.GatherBytes("bytes", group.is_main() ? "1234" : "12345", 4).status(); });
+  EXPECT_THAT(outcomes,
+              Each(StatusIs(absl::StatusCode::kInvalidArgument, "rank 1: brings 5 bytes; at most 4 are allowed")));
 }
 
 TEST(ProcessGroupTest, TheGatheredBytesAreForTheMainRankAlone) {
@@ -136,9 +136,10 @@ TEST(ProcessGroupTest, ABroadcastDoesNotPairWithAnAgreementOfTheSameName) {
   std::vector<absl::Status> outcomes = RunTwo([](ProcessGroup& group) {
     return group.is_main() ? group.Agree("name", absl::OkStatus()) : group.BroadcastBytes("name", "").status();
   });
-  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                      AllOf(HasSubstr("rank 0 in Agree \"name\""),
-                                            HasSubstr("rank 1 in BroadcastBytes \"name\"")))));
+  EXPECT_THAT(
+      outcomes,
+      Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                    AllOf(HasSubstr("rank 0 in Agree \"name\""), HasSubstr("rank 1 in BroadcastBytes \"name\"")))));
 }
 
 TEST(ProcessGroupTest, ATooLongNameIsTheErrorOfEveryRank) {
@@ -148,8 +149,8 @@ TEST(ProcessGroupTest, ATooLongNameIsTheErrorOfEveryRank) {
 }
 
 TEST(ProcessGroupTest, AnUnprintableNameIsShownEscaped) {
-  std::vector<absl::Status> outcomes = RunTwo(
-      [](ProcessGroup& group) { return group.Agree(group.is_main() ? "a\nb" : "c", absl::OkStatus()); });
+  std::vector<absl::Status> outcomes =
+      RunTwo([](ProcessGroup& group) { return group.Agree(group.is_main() ? "a\nb" : "c", absl::OkStatus()); });
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"a\\nb\""))));
 }
 
@@ -164,10 +165,10 @@ TEST(ProcessGroupTest, TheTimeoutOfACallCountsInsteadOfTheGroups) {
 }
 
 TEST(ProcessGroupTest, AGroupThatIsDroppedHasLeft) {
-  std::vector<absl::Status> outcomes = RunTwo([](ProcessGroup& group) {
-    return group.rank() == 1 ? absl::OkStatus() : group.Agree("step", absl::OkStatus());
-  });
-  EXPECT_THAT(outcomes, ElementsAre(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank 1 has left")), IsOk()));
+  std::vector<absl::Status> outcomes = RunTwo(
+      [](ProcessGroup& group) { return group.rank() == 1 ? absl::OkStatus() : group.Agree("step", absl::OkStatus()); });
+  EXPECT_THAT(outcomes,
+              ElementsAre(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rank 1 has left")), IsOk()));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // The rules, for each variable that is set: an integer is decimal digits and nothing else (no sign, no blank, no 0x, no
 // exponent), within its range. What is not set:
 //
-//   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   none: a world of one. Some: an error, because half an environment means that a
-//                                                launcher and a program misunderstand each other. WORLD_SIZE=1 meets nobody.
+//   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   none: a world of one. Some: an error, because half an environment
+//   means that a
+//                                                launcher and a program misunderstand each other. WORLD_SIZE=1 meets
+//                                                nobody.
 //   LOCAL_RANK        0, as in PyTorch scripts that are started by hand, one process a machine.
-//   LOCAL_WORLD_SIZE  WORLD_SIZE if LOCAL_RANK is set: started by hand on one machine. Otherwise 1: a process that was told
+//   LOCAL_WORLD_SIZE  WORLD_SIZE if LOCAL_RANK is set: started by hand on one machine. Otherwise 1: a process that was
+//   told
 //                     nothing about its machine counts itself alone on it, so that rank and size agree with each other.
 //                     Launchers set both.
 
@@ -43,9 +46,11 @@ absl::StatusOr<int> ReadInt(GetEnv get_env, std::string_view name, int min, int 
   std::optional<std::string> value = get_env(name);
   if (!value.has_value()) return absent;
   int64_t number = 0;
-  bool is_number = !value->empty() && std::ranges::all_of(*value, absl::ascii_isdigit) && absl::SimpleAtoi(*value, &number);
+  bool is_number =
+      !value->empty() && std::ranges::all_of(*value, absl::ascii_isdigit) && absl::SimpleAtoi(*value, &number);
   if (!is_number || number < min || number > max) {
-    return Malformed(name, *value, min == max ? absl::StrCat("only ", min) : absl::StrCat("an integer from ", min, " to ", max));
+    return Malformed(name, *value,
+                     min == max ? absl::StrCat("only ", min) : absl::StrCat("an integer from ", min, " to ", max));
   }
   return static_cast<int>(number);
 }

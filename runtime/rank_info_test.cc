@@ -35,8 +35,8 @@ absl::StatusOr<RankInfo> Parse(const Variables& variables) {
 
 // A healthy environment in which `name` has `value` instead.
 Variables With(std::string_view name, std::string_view value) {
-  Variables variables = {{"RANK", "3"},        {"WORLD_SIZE", "4"},       {"MASTER_ADDR", "10.0.0.1"},
-                         {"LOCAL_RANK", "1"},  {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  Variables variables = {{"RANK", "3"},       {"WORLD_SIZE", "4"},       {"MASTER_ADDR", "10.0.0.1"},
+                         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
   variables[std::string(name)] = value;
   return variables;
 }
@@ -104,8 +104,8 @@ TEST(RankInfoTest, HalfAnEnvironmentIsAnErrorThatNamesTheRest) {
 }
 
 TEST(RankInfoTest, AWorldSizeOfOneWithoutRankIsHalfAnEnvironment) {
-  EXPECT_THAT(Parse({{"WORLD_SIZE", "1"}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("lacks RANK:"), Not(HasSubstr("lacks MASTER")))));
+  EXPECT_THAT(Parse({{"WORLD_SIZE", "1"}}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     AllOf(HasSubstr("lacks RANK:"), Not(HasSubstr("lacks MASTER")))));
 }
 
 struct Malformed {
@@ -162,7 +162,8 @@ TEST(RankInfoTest, RankMustBeLessThanWorldSizeOfOne) {
 }
 
 TEST(RankInfoTest, AnUnprintableValueIsShownEscaped) {
-  EXPECT_THAT(Parse(With("RANK", "1\n\x01")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("RANK=\"1\\n\\x01\"")));
+  EXPECT_THAT(Parse(With("RANK", "1\n\x01")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("RANK=\"1\\n\\x01\"")));
 }
 
 TEST(RankInfoTest, AnOverlongRunIdIsRefused) {
@@ -172,8 +173,11 @@ TEST(RankInfoTest, AnOverlongRunIdIsRefused) {
 }
 
 TEST(RankInfoTest, HostsOfEveryKindAreAccepted) {
-  for (auto [value, host] : {std::pair("::1", "::1"), {"[::1]", "::1"}, {"[fe80::1%eth0]", "fe80::1%eth0"},
-                             {"localhost", "localhost"}, {"node-1.cluster_a.example", "node-1.cluster_a.example"},
+  for (auto [value, host] : {std::pair("::1", "::1"),
+                             {"[::1]", "::1"},
+                             {"[fe80::1%eth0]", "fe80::1%eth0"},
+                             {"localhost", "localhost"},
+                             {"node-1.cluster_a.example", "node-1.cluster_a.example"},
                              {"127.0.0.1", "127.0.0.1"}}) {
     absl::StatusOr<RankInfo> info = Parse(With("MASTER_ADDR", value));
     ASSERT_THAT(info, IsOk());

@@ -33,15 +33,15 @@ struct Arrival {
   // same letter for letter are in different operations.
   std::string operation;
   Delivery delivery = Delivery::kNothing;
-  absl::Status status;    // this rank's error, if it has one; its payload is not delivered then
-  std::string payload;    // at most kMaxPayloadBytes
+  absl::Status status;     // this rank's error, if it has one; its payload is not delivered then
+  std::string payload;     // at most kMaxPayloadBytes
   absl::Duration timeout;  // counted from this rank's arrival
 };
 
 // One rank's end of a group. The errors are those of ProcessGroup.
 //
-// Every blocking method returns by its deadline, plus at most 2.5 s in which it learns who is missing, and never throws.
-// One thread at a time.
+// Every blocking method returns by its deadline, plus at most 2.5 s in which it learns who is missing, and never
+// throws. One thread at a time.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -52,16 +52,16 @@ class Backend {
   // Data plane. Collective. Returns OK only after every rank has called it.
   virtual absl::Status Barrier(absl::Duration timeout) = 0;
 
-  // Control plane: CPU-side whatever the data plane is. Collective. Returns the payloads that `arrival.delivery` promises
-  // this rank.
+  // Control plane: CPU-side whatever the data plane is. Collective. Returns the payloads that `arrival.delivery`
+  // promises this rank.
   virtual absl::StatusOr<std::vector<std::string>> Meet(Arrival arrival) = 0;
 
   // Says goodbye; on rank 0 waits for the others to do so. See ProcessGroup::Shutdown.
   virtual absl::Status Leave(absl::Duration timeout) = 0;
 
-  // A data-plane operation called `name` failed with `error` after waiting for `waited`; `error` is DeadlineExceeded if it
-  // ran out of time. Asks the control plane for the cause that all ranks will hear (who died, who is missing, who is in
-  // which other operation), poisons the group with it, and returns it.
+  // A data-plane operation called `name` failed with `error` after waiting for `waited`; `error` is DeadlineExceeded if
+  // it ran out of time. Asks the control plane for the cause that all ranks will hear (who died, who is missing, who is
+  // in which other operation), poisons the group with it, and returns it.
   virtual absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) = 0;
 };
 

@@ -3,7 +3,8 @@
 //   kLong   where the answer must come early: whoever waits for it gets an error that no check expects
 //   kShort  where a rank is missing by construction, so that the deadline itself is the answer
 //
-// Ranks wait for each other by evidence, never by the clock. The one exception watches that something does *not* happen.
+// Ranks wait for each other by evidence, never by the clock. The one exception watches that something does *not*
+// happen.
 
 #include "cohort/runtime/internal/backend_conformance.h"
 
@@ -45,28 +46,32 @@ absl::Status ExpectOk(const absl::Status& status, Here here = Here::current()) {
 
 absl::Status ExpectError(const absl::Status& status, absl::StatusCode code, std::initializer_list<std::string> texts,
                          Here here = Here::current()) {
-  bool has_texts = std::ranges::all_of(texts, [&](std::string_view text) { return absl::StrContains(status.message(), text); });
+  bool has_texts =
+      std::ranges::all_of(texts, [&](std::string_view text) { return absl::StrContains(status.message(), text); });
   return Expect(status.code() == code && has_texts,
                 absl::StrCat("expected ", absl::StatusCodeToString(code), " with \"", absl::StrJoin(texts, "\" and \""),
                              "\", got ", status.ToString()),
                 here);
 }
 
-// Watches for as long as a rank that does not wait needs to give itself away. A slow one gets away with it; a sound one is never
-// accused.
+// Watches for as long as a rank that does not wait needs to give itself away. A slow one gets away with it; a sound one
+// is never accused.
 absl::Status ExpectNoSignOf(std::string_view event, const Rank& self, Here here = Here::current()) {
-  for (SteadyTime end = After(SteadyNow(), absl::Milliseconds(50)); SteadyNow() < end; absl::SleepFor(absl::Milliseconds(5))) {
-    ABSL_RETURN_IF_ERROR(Expect(self.evidence.Count(event) == 0, absl::StrCat(event, " before the last rank had come"), here));
+  for (SteadyTime end = After(SteadyNow(), absl::Milliseconds(50)); SteadyNow() < end;
+       absl::SleepFor(absl::Milliseconds(5))) {
+    ABSL_RETURN_IF_ERROR(
+        Expect(self.evidence.Count(event) == 0, absl::StrCat(event, " before the last rank had come"), here));
   }
   return absl::OkStatus();
 }
 
 // The group has failed with `cause` and says so, whatever is asked of it.
-absl::Status ExpectUnusable(ProcessGroup& group, absl::StatusCode cause, const std::string& text, Here here = Here::current()) {
+absl::Status ExpectUnusable(ProcessGroup& group, absl::StatusCode cause, const std::string& text,
+                            Here here = Here::current()) {
   std::string code = absl::StrCat(absl::StatusCodeToString(cause));
   ABSL_RETURN_IF_ERROR(ExpectError(group.Barrier(), absl::StatusCode::kFailedPrecondition, {code, text}, here));
-  return ExpectError(group.Agree("after the failure", absl::OkStatus()), absl::StatusCode::kFailedPrecondition, {code, text},
-                     here);
+  return ExpectError(group.Agree("after the failure", absl::OkStatus()), absl::StatusCode::kFailedPrecondition,
+                     {code, text}, here);
 }
 
 // ---- Operations that the same rules hold for ----
@@ -103,7 +108,8 @@ absl::Status BringsErrors(Rank& self) {
   ABSL_RETURN_IF_ERROR(ExpectError(self.group.Agree("two fail", mine), absl::StatusCode::kDataLoss,
                                    {"rank 1: trouble 1 (and 1 other rank)"}));
   mine = rank == 2 ? absl::NotFoundError("no file") : absl::OkStatus();
-  ABSL_RETURN_IF_ERROR(ExpectError(self.group.Agree("one fails", mine), absl::StatusCode::kNotFound, {"rank 2: no file"}));
+  ABSL_RETURN_IF_ERROR(
+      ExpectError(self.group.Agree("one fails", mine), absl::StatusCode::kNotFound, {"rank 2: no file"}));
   ABSL_RETURN_IF_ERROR(ExpectOk(self.group.Barrier()));
   return ExpectOk(self.group.Agree("none fails", absl::OkStatus()));
 }
@@ -145,7 +151,8 @@ absl::Status Gathers(Rank& self) {
   return ExpectOk(self.group.Barrier());
 }
 
-// The ranks go through the same operations at their own pace. If two kinds could pair, contents or names would not match.
+// The ranks go through the same operations at their own pace. If two kinds could pair, contents or names would not
+// match.
 absl::Status Interleaves(Rank& self) {
   std::minstd_rand random(7);
   for (int i = 0; i < 200; ++i) {
@@ -218,13 +225,15 @@ absl::Status NamesTheAbsent(Rank& self, int absent, Operation operation) {
 
 absl::Status SaysWhoIsWhere(Rank& self) {
   absl::Status status = self.group.Agree(self.group.rank() == 1 ? "one" : "other", absl::OkStatus());
-  ABSL_RETURN_IF_ERROR(ExpectError(status, absl::StatusCode::kFailedPrecondition, {"Agree \"one\"", "Agree \"other\"", "rank 1 "}));
+  ABSL_RETURN_IF_ERROR(
+      ExpectError(status, absl::StatusCode::kFailedPrecondition, {"Agree \"one\"", "Agree \"other\"", "rank 1 "}));
   return ExpectUnusable(self.group, absl::StatusCode::kFailedPrecondition, "Agree \"one\"");
 }
 
 absl::Status SaysWhoIsInABarrier(Rank& self) {
   absl::Status status = self.group.rank() == 1 ? self.group.Barrier() : self.group.Agree("other", absl::OkStatus());
-  ABSL_RETURN_IF_ERROR(ExpectError(status, absl::StatusCode::kFailedPrecondition, {"Agree \"other\"", "rank 1 in Barrier"}));
+  ABSL_RETURN_IF_ERROR(
+      ExpectError(status, absl::StatusCode::kFailedPrecondition, {"Agree \"other\"", "rank 1 in Barrier"}));
   return ExpectUnusable(self.group, absl::StatusCode::kFailedPrecondition, "Agree \"other\"");
 }
 
@@ -232,8 +241,8 @@ absl::Status SaysWhoIsInABarrier(Rank& self) {
 
 absl::Status ExpectOver(ProcessGroup& group) {
   ABSL_RETURN_IF_ERROR(ExpectError(group.Barrier(), absl::StatusCode::kFailedPrecondition, {"left the group"}));
-  ABSL_RETURN_IF_ERROR(
-      ExpectError(group.Agree("after the end", absl::OkStatus()), absl::StatusCode::kFailedPrecondition, {"left the group"}));
+  ABSL_RETURN_IF_ERROR(ExpectError(group.Agree("after the end", absl::OkStatus()),
+                                   absl::StatusCode::kFailedPrecondition, {"left the group"}));
   return ExpectOk(group.Shutdown());
 }
 
@@ -278,7 +287,8 @@ absl::Status MissesWhoHasLeft(Rank& self, Operation operation) {
 absl::Status MissesWhoForgotToLeave(Rank& self, int leaver, Operation operation) {
   ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
   if (self.group.rank() == leaver) return absl::OkStatus();
-  return ExpectError(operation(self.group), absl::StatusCode::kFailedPrecondition, {absl::StrCat("rank ", leaver, " has left")});
+  return ExpectError(operation(self.group), absl::StatusCode::kFailedPrecondition,
+                     {absl::StrCat("rank ", leaver, " has left")});
 }
 
 absl::Status LeavesAFailedGroupAtOnce(Rank& self, int victim) {
@@ -344,8 +354,9 @@ std::vector<ConformanceCheck> ConformanceChecks() {
     AddForEach(checks, {"AFreezeIsNamedAtTheDeadline" + of, 3, kShort, {rank}, nullptr}, bind(NamesTheFrozen));
     AddForEach(checks, {"AnAbsenceIsNamedAtTheDeadline" + of, 3, kShort, {}, nullptr}, bind(NamesTheAbsent));
     AddForEach(checks, {"LeavingWithoutShutdownIsNamed" + of, 3, kLong, {}, nullptr}, bind(MissesWhoForgotToLeave));
-    checks.push_back({"AFailedGroupIsLeftAtOnce" + of, 3, kLong, {rank},
-                      [rank](Rank& self) { return LeavesAFailedGroupAtOnce(self, rank); }});
+    checks.push_back({"AFailedGroupIsLeftAtOnce" + of, 3, kLong, {rank}, [rank](Rank& self) {
+                        return LeavesAFailedGroupAtOnce(self, rank);
+                      }});
   }
   return checks;
 }

@@ -2,9 +2,9 @@
 //
 // What every Backend must do, as checks that a harness runs on ranks of its own: threads, processes, machines.
 //
-// A harness, for each check: makes a fresh group of `world_size` ranks with `timeout`; calls `run` once on every rank; expects OK from
-// all but the casualties; and only then removes what is left of those. RunWithProcesses (conformance_processes.h) is
-// one that needs nothing but a function that makes a group.
+// A harness, for each check: makes a fresh group of `world_size` ranks with `timeout`; calls `run` once on every rank;
+// expects OK from all but the casualties; and only then removes what is left of those. RunWithProcesses
+// (conformance_processes.h) is one that needs nothing but a function that makes a group.
 
 #ifndef COHORT_RUNTIME_INTERNAL_BACKEND_CONFORMANCE_H_
 #define COHORT_RUNTIME_INTERNAL_BACKEND_CONFORMANCE_H_
@@ -22,7 +22,8 @@
 
 namespace cohort::internal {
 
-// What the ranks of a check know of each other without the group that is being checked: marks, as files in a directory that they share.
+// What the ranks of a check know of each other without the group that is being checked: marks, as files in a directory
+// that they share.
 class Evidence {
  public:
   // `directory` is empty before the check begins.

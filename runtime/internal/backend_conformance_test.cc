@@ -214,7 +214,8 @@ TEST(BackendConformanceTest, FindsABroadcastThatGarbles) {
 }
 
 TEST(BackendConformanceTest, FindsAGatherToEverybody) {
-  EXPECT_THAT(OutcomesWith<GatherToEverybody>("EveryRanksBytesReachTheMainRankWithinTheLimit"), Finds("not to have them"));
+  EXPECT_THAT(OutcomesWith<GatherToEverybody>("EveryRanksBytesReachTheMainRankWithinTheLimit"),
+              Finds("not to have them"));
 }
 
 TEST(BackendConformanceTest, FindsThatNamesAreIgnored) {
@@ -222,11 +223,13 @@ TEST(BackendConformanceTest, FindsThatNamesAreIgnored) {
 }
 
 TEST(BackendConformanceTest, FindsAMainRankThatDoesNotWaitToLeave) {
-  EXPECT_THAT(OutcomesWith<MainRankDoesNotWaitToLeave>("TheMainRankMayComeFirstToShutdownAndLeavesLast"), Finds("main-left before"));
+  EXPECT_THAT(OutcomesWith<MainRankDoesNotWaitToLeave>("TheMainRankMayComeFirstToShutdownAndLeavesLast"),
+              Finds("main-left before"));
 }
 
 TEST(BackendConformanceTest, FindsADeathThatIsTakenForSlowness) {
-  EXPECT_THAT(OutcomesWith<DeathIsTakenForSlowness>("ADeathIsNamedWhileOthersWaitOfRank2InBarrier"), Finds("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(OutcomesWith<DeathIsTakenForSlowness>("ADeathIsNamedWhileOthersWaitOfRank2InBarrier"),
+              Finds("DEADLINE_EXCEEDED"));
 }
 
 TEST(BackendConformanceTest, FindsAFailureThatIsForgotten) {

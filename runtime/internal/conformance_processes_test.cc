@@ -28,8 +28,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // The ranks need no group here: each has one of its own, and is told apart by its process.
-absl::Status Report(const std::vector<int>& casualties, std::function<absl::Status(ConformanceRank& self, int rank)> run,
-                 absl::Duration patience = kConformancePatience) {
+absl::Status Report(const std::vector<int>& casualties,
+                    std::function<absl::Status(ConformanceRank& self, int rank)> run,
+                    absl::Duration patience = kConformancePatience) {
   int rank = -1;
   ConformanceCheck check{.name = "check",
                          .world_size = 3,
@@ -47,50 +48,54 @@ absl::Status Report(const std::vector<int>& casualties, std::function<absl::Stat
 
 TEST(ConformanceProcessesTest, RanksShareTheirEvidenceAndNothingElse) {
   EXPECT_THAT(Report({},
-                  [](ConformanceRank& self, int) {
-                    self.evidence.Note(absl::StrCat("pid-", getpid()));
-                    self.evidence.Note("here");
-                    absl::Status all = self.evidence.Await("here", 3);
-                    return self.evidence.Count(absl::StrCat("pid-", getpid())) == 1 ? all : absl::InternalError("shared a process");
-                  }),
+                     [](ConformanceRank& self, int) {
+                       self.evidence.Note(absl::StrCat("pid-", getpid()));
+                       self.evidence.Note("here");
+                       absl::Status all = self.evidence.Await("here", 3);
+                       return self.evidence.Count(absl::StrCat("pid-", getpid())) == 1
+                                  ? all
+                                  : absl::InternalError("shared a process");
+                     }),
               IsOk());
 }
 
 TEST(ConformanceProcessesTest, ACasualtyMayDieOrFreeze) {
   EXPECT_THAT(Report({0, 2},
-                  [](ConformanceRank& self, int rank) {
-                    if (rank == 0) self.die();
-                    if (rank == 2) self.freeze();
-                    return rank == 1 ? absl::OkStatus() : absl::InternalError("is not reached");
-                  }),
+                     [](ConformanceRank& self, int rank) {
+                       if (rank == 0) self.die();
+                       if (rank == 2) self.freeze();
+                       return rank == 1 ? absl::OkStatus() : absl::InternalError("is not reached");
+                     }),
               IsOk());
 }
 
 TEST(ConformanceProcessesTest, WhatARankFindsIsReported) {
-  EXPECT_THAT(Report({}, [](ConformanceRank&, int rank) { return rank == 1 ? absl::DataLossError("oh") : absl::OkStatus(); }),
-              StatusIs(absl::StatusCode::kInternal, AllOf(HasSubstr("rank 1: DATA_LOSS: oh"), Not(HasSubstr("rank 0")))));
+  EXPECT_THAT(
+      Report({}, [](ConformanceRank&, int rank) { return rank == 1 ? absl::DataLossError("oh") : absl::OkStatus(); }),
+      StatusIs(absl::StatusCode::kInternal, AllOf(HasSubstr("rank 1: DATA_LOSS: oh"), Not(HasSubstr("rank 0")))));
 }
 
 TEST(ConformanceProcessesTest, ARankThatDiesUnexpectedlyIsReported) {
   EXPECT_THAT(Report({},
-                  [](ConformanceRank& self, int rank) {
-                    if (rank == 1) self.die();
-                    return absl::OkStatus();
-                  }),
+                     [](ConformanceRank& self, int rank) {
+                       if (rank == 1) self.die();
+                       return absl::OkStatus();
+                     }),
               StatusIs(absl::StatusCode::kInternal, HasSubstr(absl::StrCat("rank 1: signal ", SIGKILL))));
 }
 
 TEST(ConformanceProcessesTest, ACasualtyThatDoesNotDieIsReported) {
   EXPECT_THAT(Report({1},
-                  [](ConformanceRank& self, int rank) {
-                    self.evidence.Note("here");
-                    return rank == 1 ? absl::OkStatus() : self.evidence.Await("outcome", 1);
-                  }),
+                     [](ConformanceRank& self, int rank) {
+                       self.evidence.Note("here");
+                       return rank == 1 ? absl::OkStatus() : self.evidence.Await("outcome", 1);
+                     }),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("rank 1 was to die or freeze, and did not")));
 }
 
 TEST(ConformanceProcessesTest, ARankThatHangsIsEndedAndReported) {
-  EXPECT_THAT(Report({},
+  EXPECT_THAT(Report(
+                  {},
                   [](ConformanceRank&, int rank) {
                     while (rank == 1) pause();
                     return absl::OkStatus();

@@ -5,8 +5,9 @@
 //        3    kind       index in ControlMessage
 //        4-7  length of the body, little-endian
 //
-// and a body the fields of the message in their order: integers little-endian, a text as a 32-bit length and its bytes. The
-// lengths are checked against what is there before anything is taken; a body with bytes left over is refused as well.
+// and a body the fields of the message in their order: integers little-endian, a text as a 32-bit length and its bytes.
+// The lengths are checked against what is there before anything is taken; a body with bytes left over is refused as
+// well.
 
 #include "cohort/runtime/internal/control_message.h"
 
@@ -29,7 +30,7 @@ class Writer {
   explicit Writer(std::string& out) : out_(out) {}
 
   template <typename T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void operator()(T value) {
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
     for (size_t i = 0; i < sizeof(T); ++i) {
@@ -64,7 +65,7 @@ class Reader {
   bool done() const { return ok_ && bytes_.empty(); }
 
   template <typename T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void operator()(T& value) {
     std::string_view taken = Take(sizeof(T));
     if (!ok_) return;
@@ -165,7 +166,8 @@ absl::StatusOr<ControlMessage> DecodeBody(uint8_t kind, std::string_view body) {
   Reader reader(body);
   std::visit([&reader](auto& m) { VisitFields(m, reader); }, *message);
   if (!reader.done()) {
-    return absl::InvalidArgumentError(absl::StrCat("malformed control message of kind ", kind, ", ", body.size(), " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("malformed control message of kind ", kind, ", ", body.size(), " bytes"));
   }
   return *std::move(message);
 }

@@ -12,6 +12,7 @@
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -91,12 +92,15 @@ TEST(ControlMessageTest, FieldsComeBackAsTheyWere) {
 
 // The layout is a promise between versions that say 1.
 TEST(ControlMessageTest, TheLayoutIsFixed) {
-  EXPECT_EQ(EncodeFrame(WhereAreYou{.inquiry = 0x0102}), std::string_view("co\x01\x07\x08\0\0\0\x02\x01\0\0\0\0\0\0", 16));
-  EXPECT_EQ(EncodeFrame(Poison{absl::CancelledError("ab")}), std::string_view("co\x01\x06\x07\0\0\0\x01\x02\0\0\0ab", 15));
+  EXPECT_EQ(EncodeFrame(WhereAreYou{.inquiry = 0x0102}),
+            std::string_view("co\x01\x07\x08\0\0\0\x02\x01\0\0\0\0\0\0", 16));
+  EXPECT_EQ(EncodeFrame(Poison{absl::CancelledError("ab")}),
+            std::string_view("co\x01\x06\x07\0\0\0\x01\x02\0\0\0ab", 15));
 }
 
 TEST(ControlMessageTest, AnInfiniteTimeoutStaysVeryLong) {
-  absl::StatusOr<std::optional<ControlMessage>> parsed = Parse(EncodeFrame(Goodbye{.timeout = absl::InfiniteDuration()}));
+  absl::StatusOr<std::optional<ControlMessage>> parsed =
+      Parse(EncodeFrame(Goodbye{.timeout = absl::InfiniteDuration()}));
   ASSERT_THAT(parsed, IsOk());
   EXPECT_GT(std::get<Goodbye>(parsed->value()).timeout, absl::Hours(24 * 365 * 100));
 }
@@ -138,7 +142,8 @@ TEST(FrameParserTest, MessagesMayArriveAllAtOnce) {
 }
 
 TEST(FrameParserTest, TheLargestPayloadPasses) {
-  Arrive arrive{.generation = 1, .arrival = {.payload = std::string(kMaxPayloadBytes, 'x'), .timeout = absl::Seconds(1)}};
+  Arrive arrive{.generation = 1,
+                .arrival = {.payload = std::string(kMaxPayloadBytes, 'x'), .timeout = absl::Seconds(1)}};
   absl::StatusOr<std::optional<ControlMessage>> parsed = Parse(EncodeFrame(arrive));
   ASSERT_THAT(parsed, IsOk());
   EXPECT_EQ(std::get<Arrive>(parsed->value()).arrival.payload.size(), static_cast<size_t>(kMaxPayloadBytes));
@@ -216,7 +221,8 @@ TEST(FrameParserTest, MutatedFramesDoNoHarm) {
   int num_refused = 0;
   int num_parsed = 0;
   for (int round = 0; round < 50'000; ++round) {
-    std::string stream = EncodeFrame(samples[random() % samples.size()]) + EncodeFrame(samples[random() % samples.size()]);
+    std::string stream =
+        EncodeFrame(samples[random() % samples.size()]) + EncodeFrame(samples[random() % samples.size()]);
     for (size_t mutations = 1 + random() % 3; mutations > 0; --mutations) {
       stream[random() % stream.size()] = static_cast<char>(random());
     }

@@ -32,7 +32,9 @@ class ControlOnlyBackend final : public Backend {
     return control_plane_->Meet({.operation = "Barrier", .timeout = timeout}).status();
   }
 
-  absl::StatusOr<std::vector<std::string>> Meet(Arrival arrival) override { return control_plane_->Meet(std::move(arrival)); }
+  absl::StatusOr<std::vector<std::string>> Meet(Arrival arrival) override {
+    return control_plane_->Meet(std::move(arrival));
+  }
 
   absl::Status Leave(absl::Duration timeout) override { return control_plane_->Leave(timeout); }
 

@@ -1,17 +1,18 @@
 // Why a protocol of our own, and neither the store nor the data plane:
 //
-// * A rank that dies is known and named at once. Each rank holds one connection to rank 0, which its kernel closes when the
-//   process ends, however it ends; a store would need heartbeats, and a data plane knows only that something broke. (A child
-//   that is forked without exec keeps its parent's connection open, and so keeps its death from being seen.)
-// * A star has one place that sees all arrivals in one order. So all ranks can be told the same, and the whole failure table is one
-//   state machine (coordinator.cc).
-// * A rendezvous of n ranks takes 2(n-1) messages and one round trip. Measured between processes on loopback, p50: 30 us for 2
-//   ranks and 80 us for 4; a barrier through c10d's TCPStore takes 184 and 383 us there, MPI_Barrier over TCP 17 and 76 us. So the
-//   simple way of waiting, a thread that reads and a condition that wakes, is good enough, and the caller need not poll.
+// * A rank that dies is known and named at once. Each rank holds one connection to rank 0, which its kernel closes when
+//   the process ends, however it ends; a store would need heartbeats, and a data plane knows only that something broke.
+//   (A child that is forked without exec keeps its parent's connection open, and so keeps its death from being seen.)
+// * A star has one place that sees all arrivals in one order. So all ranks can be told the same, and the whole failure
+//   table is one state machine (coordinator.cc).
+// * A rendezvous of n ranks takes 2(n-1) messages and one round trip. Measured between processes on loopback, p50: 30
+//   us for 2 ranks and 80 us for 4; a barrier through c10d's TCPStore takes 184 and 383 us there, MPI_Barrier over TCP
+//   17 and 76 us. So the simple way of waiting, a thread that reads and a condition that wakes, is good enough, and the
+//   caller need not poll.
 // * It works whatever the data plane is, also while that is stuck, and links no LibTorch.
 //
-// The price is rank 0's n-1 connections. Thousands are no problem for one poller; beyond, a tree of coordinators would be the next
-// step.
+// The price is rank 0's n-1 connections. Thousands are no problem for one poller; beyond, a tree of coordinators would
+// be the next step.
 
 #include "cohort/runtime/internal/control_plane.h"
 
@@ -20,6 +21,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/overload.h"
 #include "absl/log/absl_check.h"
+#include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 
 namespace cohort::internal {
@@ -32,7 +34,9 @@ absl::Status CoordinatorIsSilent(std::string_view operation, absl::Duration wait
 
 }  // namespace
 
-ControlPlane::ControlPlane(absl_nonnull std::unique_ptr<ControlLink> link) : link_(std::move(link)) { link_->Start(this); }
+ControlPlane::ControlPlane(absl_nonnull std::unique_ptr<ControlLink> link) : link_(std::move(link)) {
+  link_->Start(this);
+}
 
 ControlPlane::~ControlPlane() {
   bool has_left;
@@ -51,12 +55,11 @@ absl::StatusOr<std::vector<std::string>> ControlPlane::Meet(Arrival arrival) {
   uint64_t generation;
   {
     absl::MutexLock lock(mutex_);
-    if (absl::Status ready = Ready(); !ready.ok()) return ready;
+    ABSL_RETURN_IF_ERROR(Enter(operation));
     generation = ++generation_;
-    operation_ = operation;
     outcome_.reset();
   }
-  absl::Cleanup exit = [this] { ExitOperation(); };
+  absl::Cleanup exit = [this] { Exit(); };
   link_->Send(Arrive{.generation = generation, .arrival = std::move(arrival)});
   {
     absl::MutexLock lock(mutex_);
@@ -101,20 +104,20 @@ absl::Status ControlPlane::Explain(std::string_view name, const absl::Status& er
     auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return IsPoisoned(); };
     mutex_.AwaitWithTimeout(absl::Condition(&over), kCoordinatorGrace);
   }
-  SetPoison(absl::IsDeadlineExceeded(error)
-                ? CoordinatorIsSilent(operation, waited)
-                : absl::UnavailableError(absl::StrCat(operation, ": ", error.message(), "; and rank 0 does not answer")));
+  SetPoison(absl::IsDeadlineExceeded(error) ? CoordinatorIsSilent(operation, waited)
+                                            : absl::UnavailableError(absl::StrCat(operation, ": ", error.message(),
+                                                                                  "; and rank 0 does not answer")));
   return MeetPoison();
 }
 
 absl::Status ControlPlane::EnterData(std::string_view name) {
   absl::MutexLock lock(mutex_);
-  if (absl::Status ready = Ready(); !ready.ok()) return ready;
-  operation_ = absl::StrCat(name, " (data operation ", ++num_data_operations_, ")");
+  ABSL_RETURN_IF_ERROR(Enter(absl::StrCat(name, " (data operation ", num_data_operations_ + 1, ")")));
+  ++num_data_operations_;
   return absl::OkStatus();
 }
 
-void ControlPlane::ExitData() { ExitOperation(); }
+void ControlPlane::ExitData() { Exit(); }
 
 absl::Status ControlPlane::first_error() const {
   absl::MutexLock lock(mutex_);
@@ -135,30 +138,29 @@ void ControlPlane::SetPoisonHandler(std::function<void(const absl::Status&)> han
 }
 
 void ControlPlane::OnMessage(ControlMessage message) {
-  std::visit(absl::Overload(
-                 [this](Outcome& outcome) {
-                   absl::MutexLock lock(mutex_);
-                   if (outcome.generation != generation_) return;
-                   outcome_ = std::move(outcome);
-                   operation_.clear();  // here and now, for who asks before the caller has woken up
-                 },
-                 [this](Poison& poison) { SetPoison(std::move(poison.cause)); },
-                 [this](WhereAreYou& question) {
-                   Here here{.inquiry = question.inquiry};
-                   {
-                     absl::MutexLock lock(mutex_);
-                     here.operation = operation_;
-                   }
-                   link_->Send(std::move(here));
-                 },
-                 [this](Farewell& farewell) {
-                   absl::MutexLock lock(mutex_);
-                   farewell_ = std::move(farewell);
-                 },
-                 [this](auto&) {
-                   SetPoison(absl::UnavailableError("rank 0 speaks as if it were not the coordinator"));
-                 }),
-             message);
+  std::visit(
+      absl::Overload(
+          [this](Outcome& outcome) {
+            absl::MutexLock lock(mutex_);
+            if (outcome.generation != generation_) return;
+            outcome_ = std::move(outcome);
+            operation_.clear();  // here and now, for who asks before the caller has woken up
+          },
+          [this](Poison& poison) { SetPoison(std::move(poison.cause)); },
+          [this](WhereAreYou& question) {
+            Here here{.inquiry = question.inquiry};
+            {
+              absl::MutexLock lock(mutex_);
+              here.operation = operation_;
+            }
+            link_->Send(std::move(here));
+          },
+          [this](Farewell& farewell) {
+            absl::MutexLock lock(mutex_);
+            farewell_ = std::move(farewell);
+          },
+          [this](auto&) { SetPoison(absl::UnavailableError("rank 0 speaks as if it were not the coordinator")); }),
+      message);
 }
 
 void ControlPlane::OnLost(const absl::Status& why) {
@@ -181,9 +183,22 @@ void ControlPlane::SetPoison(absl::Status cause) {
   if (handler != nullptr) handler(cause);
 }
 
-absl::Status ControlPlane::Ready() {
+absl::Status ControlPlane::Enter(std::string operation) {
   if (has_left_) return absl::FailedPreconditionError("this rank has left the group by Shutdown");
-  return IsPoisoned() ? MeetPoisonLocked() : absl::OkStatus();
+  if (IsPoisoned()) return MeetPoisonLocked();
+  if (std::exchange(is_busy_, true)) {
+    return absl::FailedPreconditionError(absl::StrCat(operation, ": another thread is in ",
+                                                      operation_.empty() ? "a collective" : operation_,
+                                                      "; only one at a time may be in one"));
+  }
+  operation_ = std::move(operation);
+  return absl::OkStatus();
+}
+
+void ControlPlane::Exit() {
+  absl::MutexLock lock(mutex_);
+  is_busy_ = false;
+  operation_.clear();
 }
 
 absl::Status ControlPlane::MeetPoison() {
@@ -194,11 +209,6 @@ absl::Status ControlPlane::MeetPoison() {
 absl::Status ControlPlane::MeetPoisonLocked() {
   if (!std::exchange(poison_met_, true)) return poison_;
   return absl::FailedPreconditionError(absl::StrCat("the group has failed before: ", poison_.ToString()));
-}
-
-void ControlPlane::ExitOperation() {
-  absl::MutexLock lock(mutex_);
-  operation_.clear();
 }
 
 }  // namespace cohort::internal

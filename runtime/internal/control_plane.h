@@ -48,13 +48,13 @@ class ControlLink {
 
 // What a Backend needs to keep the promises of ProcessGroup: rendezvous over the link, and the cause of failures.
 //
-// The methods under "Collective" are for one thread at a time, the others are thread-safe. The errors are those of ProcessGroup:
-// whatever poisons the group is returned as it is by the first call that meets it, and quoted in FailedPrecondition by all
-// later ones.
+// The methods under "Collective" are for one thread at a time, the others are thread-safe. The errors are those of
+// ProcessGroup: whatever poisons the group is returned as it is by the first call that meets it, and quoted in
+// FailedPrecondition by all later ones.
 class ControlPlane final : private ControlLink::Listener {
  public:
-  // How long after a deadline of its own a rank still waits for the coordinator, which must first find out who is missing. Then
-  // it is the coordinator, on rank 0, that does not answer.
+  // How long after a deadline of its own a rank still waits for the coordinator, which must first find out who is
+  // missing. Then it is the coordinator, on rank 0, that does not answer.
   static constexpr absl::Duration kCoordinatorGrace = absl::Milliseconds(2500);
 
   explicit ControlPlane(absl_nonnull std::unique_ptr<ControlLink> link);
@@ -72,8 +72,8 @@ class ControlPlane final : private ControlLink::Listener {
   absl::Status Leave(absl::Duration timeout);
   absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited);
 
-  // A data-plane operation called `name` begins: notes it, so that another rank can be told where this one is. Local; returns an
-  // error if the group is poisoned. ExitData must follow its success, after Explain if the operation failed.
+  // A data-plane operation called `name` begins: notes it, so that another rank can be told where this one is. Local;
+  // returns an error if the group is poisoned. ExitData must follow its success, after Explain if the operation failed.
   absl::Status EnterData(std::string_view name);
   void ExitData();
 
@@ -82,9 +82,9 @@ class ControlPlane final : private ControlLink::Listener {
   // What has poisoned the group; OK while nothing has. Returning it here does not count as having met it.
   absl::Status first_error() const;
 
-  // `handler` is called with the cause, once, when the group is poisoned, usually from a thread of the link: to break off what
-  // the data plane waits for. It must neither wait nor call back. If the group is poisoned already, it is called before this
-  // returns; it is not called any more once the destructor returns.
+  // `handler` is called with the cause, once, when the group is poisoned, usually from a thread of the link: to break
+  // off what the data plane waits for. It must neither wait nor call back. If the group is poisoned already, it is
+  // called before this returns; it is not called any more once the destructor returns.
   void SetPoisonHandler(std::function<void(const absl::Status& cause)> handler);
 
  private:
@@ -97,9 +97,9 @@ class ControlPlane final : private ControlLink::Listener {
   // The error of the call that meets the poison.
   absl::Status MeetPoison() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MeetPoisonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // OK if an operation may start.
-  absl::Status Ready() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ExitOperation() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins `operation`, if one may begin now. Exit ends it.
+  absl::Status Enter(std::string operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Exit() ABSL_LOCKS_EXCLUDED(mutex_);
 
   mutable absl::Mutex mutex_;
   absl::Status poison_ ABSL_GUARDED_BY(mutex_);
@@ -109,7 +109,8 @@ class ControlPlane final : private ControlLink::Listener {
   bool link_lost_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_data_operations_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string operation_ ABSL_GUARDED_BY(mutex_);  // empty: in none
+  bool is_busy_ ABSL_GUARDED_BY(mutex_) = false;   // a thread is in an operation
+  std::string operation_ ABSL_GUARDED_BY(mutex_);  // what it is still waiting in; empty: nothing
   std::optional<Outcome> outcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<Farewell> farewell_ ABSL_GUARDED_BY(mutex_);
 

@@ -8,12 +8,15 @@
 #include <variant>
 #include <vector>
 
+#include "absl/base/nullability.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
+#include "cohort/runtime/internal/control_message.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -30,8 +33,8 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
 
-// A coordinator that says what the test says. It answers while the rank sends, before the rank even waits: nothing in the
-// protocol forbids that.
+// A coordinator that says what the test says. It answers while the rank sends, before the rank even waits: nothing in
+// the protocol forbids that.
 class FakeLink final : public ControlLink {
  public:
   using Answer = std::function<void(Listener& rank, const ControlMessage& message)>;
@@ -109,7 +112,8 @@ TEST(ControlPlaneTest, MeetReturnsWhatTheCoordinatorSays) {
   Rank rank(Answering({.payloads = {"a", "b"}}));
   EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}), IsOkAndHolds(ElementsAre("a", "b")));
   Rank failing(Answering({.status = absl::DataLossError("rank 1: oh")}));
-  EXPECT_THAT(failing->Meet({.operation = "step", .timeout = kLong}), StatusIs(absl::StatusCode::kDataLoss, "rank 1: oh"));
+  EXPECT_THAT(failing->Meet({.operation = "step", .timeout = kLong}),
+              StatusIs(absl::StatusCode::kDataLoss, "rank 1: oh"));
   EXPECT_THAT(failing->first_error(), IsOk());
 }
 
@@ -135,7 +139,8 @@ TEST(ControlPlaneTest, TheFirstCallReturnsTheCauseAndLaterOnesQuoteIt) {
   Rank rank(&Silent);
   rank.listener().OnMessage(Poison{absl::UnavailableError("rank 2 is gone")});
   EXPECT_THAT(rank->first_error(), StatusIs(absl::StatusCode::kUnavailable, "rank 2 is gone"));
-  EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}), StatusIs(absl::StatusCode::kUnavailable, "rank 2 is gone"));
+  EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}),
+              StatusIs(absl::StatusCode::kUnavailable, "rank 2 is gone"));
   auto quoted = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("UNAVAILABLE: rank 2 is gone"));
   EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}), quoted);
   EXPECT_THAT(rank->EnterData("Barrier"), quoted);
@@ -170,6 +175,21 @@ TEST(ControlPlaneTest, PoisonWakesWhoIsWaiting) {
   coordinator.join();
 }
 
+TEST(ControlPlaneTest, ASecondThreadIsTurnedAway) {
+  absl::Notification arrived;
+  Rank rank([&](ControlLink::Listener&, const ControlMessage& message) {
+    if (std::holds_alternative<Arrive>(message)) arrived.Notify();
+  });
+  std::thread first([&] { EXPECT_THAT(rank->Meet({.operation = "first", .timeout = kLong}), IsOk()); });
+  arrived.WaitForNotification();
+  auto turned_away = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another thread is in first"));
+  EXPECT_THAT(rank->Meet({.operation = "second", .timeout = kLong}), turned_away);
+  EXPECT_THAT(rank->EnterData("Barrier"), turned_away);
+  rank.listener().OnMessage(Outcome{.generation = 1});
+  first.join();
+  EXPECT_THAT(rank->EnterData("Barrier"), IsOk());
+}
+
 TEST(ControlPlaneTest, ACoordinatorThatDoesNotAnswerIsNamedAndTheGroupFails) {
   Rank rank(&Silent);
   EXPECT_THAT(rank->Meet({.operation = "step", .timeout = absl::Milliseconds(50)}),
@@ -199,6 +219,7 @@ TEST(ControlPlaneTest, WhereItIsDependsOnWhatItDoes) {
   ask();
   EXPECT_THAT(rank->EnterData("Barrier"), IsOk());
   ask();
+  rank->ExitData();
   EXPECT_THAT(places, ElementsAre("", "step", "", "Barrier (data operation 1)", "", "Barrier (data operation 2)"));
 }
 
@@ -233,8 +254,9 @@ TEST(ControlPlaneTest, ExplainReportsAndReturnsTheCauseThatAllHear) {
 
 TEST(ControlPlaneTest, WithoutACoordinatorExplainSaysWhatIsKnown) {
   Rank broken(&Silent);
-  EXPECT_THAT(broken->Explain("Barrier", absl::UnavailableError("pipe"), absl::Seconds(3)),
-              StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("Barrier: pipe"), HasSubstr("rank 0 does not answer"))));
+  EXPECT_THAT(
+      broken->Explain("Barrier", absl::UnavailableError("pipe"), absl::Seconds(3)),
+      StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("Barrier: pipe"), HasSubstr("rank 0 does not answer"))));
   Rank late(&Silent);
   EXPECT_THAT(late->Explain("Barrier", absl::DeadlineExceededError("gloo"), absl::Seconds(3)),
               StatusIs(absl::StatusCode::kDeadlineExceeded, "Barrier waited 3s; missing: rank 0 (does not answer)"));

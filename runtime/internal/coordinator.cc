@@ -1,22 +1,23 @@
 // What the ranks are told, and why.
 //
-// 1. A rendezvous opens with the first rank that arrives and closes when all have: each rank gets one Outcome. With n ranks
-//    that is 2n messages and one round trip; nothing is sent while nothing happens.
-// 2. A rank that brings an error has arrived like any other. Everybody hears the error of the lowest such rank, so that the
-//    answer does not depend on who was faster. The group goes on.
-// 3. Everything else that goes wrong poisons the group: the first cause is sent to all ranks, at once, whether they are in
-//    an operation or not, and it never changes. All ranks hear the same because one place decides.
-// 4. A rank that disconnects without Goodbye is dead: its kernel closes the connection when the process ends, however it
-//    ends. That is seen in milliseconds and needs no heartbeat.
-// 5. A rank that is frozen keeps its connection: only a deadline tells. The deadline of a rendezvous is the earliest of those
-//    that have arrived. Then, before anything is said, the others are asked where they are: who answers "nowhere" or not at
-//    all is missing; who answers with another operation shows that the program took two ways, and no waiting would have helped.
-// 6. The data plane knows only that it failed, in words of its own, on the ranks that happened to notice. It reports here, and if its
-//    time was up the same questions are asked. If it broke before, the news of a death may still be on the way, so the verdict
-//    waits a moment for it; if none comes, the rank that reported first is quoted to all.
-// 7. Goodbye is a promise to start nothing more. Whoever still needs the rank hears that it has left. Rank 0 carries the
-//    coordinator and is told Farewell only when nobody needs it any more: all others have left or died. In a poisoned
-//    group nobody waits for anybody.
+// 1. A rendezvous opens with the first rank that arrives and closes when all have: each rank gets one Outcome. With n
+//    ranks that is 2n messages and one round trip; nothing is sent while nothing happens.
+// 2. A rank that brings an error has arrived like any other. Everybody hears the error of the lowest such rank, so that
+//    the answer does not depend on who was faster. The group goes on.
+// 3. Everything else that goes wrong poisons the group: the first cause is sent to all ranks, at once, whether they are
+//    in an operation or not, and it never changes. All ranks hear the same because one place decides.
+// 4. A rank that disconnects without Goodbye is dead: its kernel closes the connection when the process ends, however
+//    it ends. That is seen in milliseconds and needs no heartbeat.
+// 5. A rank that is frozen keeps its connection: only a deadline tells. The deadline of a rendezvous is the earliest of
+//    those that have arrived. Then, before anything is said, the others are asked where they are: who answers "nowhere"
+//    or not at all is missing; who answers with another operation shows that the program took two ways, and no waiting
+//    would have helped.
+// 6. The data plane knows only that it failed, in words of its own, on the ranks that happened to notice. It reports
+//    here, and if its time was up the same questions are asked. If it broke before, the news of a death may still be on
+//    the way, so the verdict waits a moment for it; if none comes, the rank that reported first is quoted to all.
+// 7. Goodbye is a promise to start nothing more. Whoever still needs the rank hears that it has left. Rank 0 carries
+//    the coordinator and is told Farewell only when nobody needs it any more: all others have left or died. In a
+//    poisoned group nobody waits for anybody.
 
 #include "cohort/runtime/internal/coordinator.h"
 
@@ -91,23 +92,22 @@ void Coordinator::Join(int rank, int64_t pid) {
 absl::Status Coordinator::Handle(int rank, ControlMessage message, SteadyTime now) {
   // An answer may cross the rank's own Goodbye.
   if (ranks_[rank].presence != Presence::kPresent) return absl::OkStatus();
-  return std::visit(
-      absl::Overload(
-          [&](Arrive& m) { return HandleArrive(rank, std::move(m), now); },
-          [&](Report& m) { return HandleReport(rank, std::move(m), now), absl::OkStatus(); },
-          [&](Here& m) { return HandleHere(rank, m), absl::OkStatus(); },
-          [&](Goodbye& m) { return HandleGoodbye(rank, m, now), absl::OkStatus(); },
-          [&](auto&) {
-            return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " speaks as if it were the coordinator"));
-          }),
-      message);
+  return std::visit(absl::Overload([&](Arrive& m) { return HandleArrive(rank, std::move(m), now); },
+                                   [&](Report& m) { return HandleReport(rank, std::move(m), now), absl::OkStatus(); },
+                                   [&](Here& m) { return HandleHere(rank, m), absl::OkStatus(); },
+                                   [&](Goodbye& m) { return HandleGoodbye(rank, m, now), absl::OkStatus(); },
+                                   [&](auto&) {
+                                     return absl::InvalidArgumentError(
+                                         absl::StrCat("rank ", rank, " speaks as if it were the coordinator"));
+                                   }),
+                    message);
 }
 
 void Coordinator::Disconnect(int rank) {
   if (ranks_[rank].presence != Presence::kPresent) return;
   ranks_[rank].presence = Presence::kDead;
-  Fail(absl::UnavailableError(absl::StrCat("rank ", rank, " (pid ", ranks_[rank].pid,
-                                           ") is gone: its connection closed without a goodbye")));
+  Fail(absl::UnavailableError(
+      absl::StrCat("rank ", rank, " (pid ", ranks_[rank].pid, ") is gone: its connection closed without a goodbye")));
   CheckFarewell(SteadyTime::min());
 }
 
@@ -125,7 +125,8 @@ void Coordinator::Tick(SteadyTime now) {
   if (inquiry_.has_value()) {
     if (now >= inquiry_->deadline) Fail(Verdict());
   } else if (rendezvous_.has_value() && now >= rendezvous_->deadline) {
-    StartInquiry(ranks_[rendezvous_->opener].arrival->operation, Between(rendezvous_->opened, now), absl::OkStatus(), now);
+    StartInquiry(ranks_[rendezvous_->opener].arrival->operation, Between(rendezvous_->opened, now), absl::OkStatus(),
+                 now);
   }
 }
 
@@ -252,8 +253,9 @@ void Coordinator::DeliverPayloads(Delivery delivery) {
       for (Rank& rank : ranks_) outcome.payloads.push_back(std::move(rank.arrival->payload));
   }
   if (delivery == Delivery::kAllToAll && TotalBytes(outcome.payloads) > kMaxPayloadBytes) {
-    outcome.status = absl::InvalidArgumentError(absl::StrCat(
-        "the ranks bring ", TotalBytes(outcome.payloads), " bytes together; at most ", kMaxPayloadBytes, " are allowed"));
+    outcome.status =
+        absl::InvalidArgumentError(absl::StrCat("the ranks bring ", TotalBytes(outcome.payloads),
+                                                " bytes together; at most ", kMaxPayloadBytes, " are allowed"));
     outcome.payloads.clear();
   }
   Send(std::move(all), std::move(outcome));
@@ -317,10 +319,10 @@ absl::Status Coordinator::Verdict() const {
       return DifferentOperations(inquiry_->positions);
     }
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      inquiry_->operation, " waited ", Rounded(inquiry_->waited),
-      missing.empty() ? "; every rank is in it by now: one came too late, or the network is too slow"
-                      : absl::StrCat("; missing: ", missing.ToString())));
+  return absl::DeadlineExceededError(
+      absl::StrCat(inquiry_->operation, " waited ", Rounded(inquiry_->waited),
+                   missing.empty() ? "; every rank is in it by now: one came too late, or the network is too slow"
+                                   : absl::StrCat("; missing: ", missing.ToString())));
 }
 
 absl::Status Coordinator::DifferentOperations(const std::vector<std::optional<std::string>>& positions) const {

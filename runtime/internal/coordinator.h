@@ -13,15 +13,17 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_message.h"
 #include "cohort/runtime/internal/steady_time.h"
 
 namespace cohort::internal {
 
-// A state machine: events in, messages out. It has no sockets, no threads and no clock, so that every row of the failure table
-// is a plain unit test. Thread-compatible.
+// A state machine: events in, messages out. It has no sockets, no threads and no clock, so that every row of the
+// failure table is a plain unit test. Thread-compatible.
 //
-// Every event may put messages into the outbox; the caller delivers them, in order, before the next event or soon after.
+// Every event may put messages into the outbox; the caller delivers them, in order, before the next event or soon
+// after.
 class Coordinator {
  public:
   struct Outgoing {

@@ -12,6 +12,9 @@
 #include "absl/status/status_matchers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
+#include "cohort/runtime/internal/control_message.h"
+#include "cohort/runtime/internal/steady_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -151,10 +154,13 @@ TEST_F(CoordinatorTest, AWorldOfOneIsAlwaysComplete) {
 TEST_F(CoordinatorTest, TogetherTheRanksMayBringToAllOnlyWhatOneMessageHolds) {
   Start(2);
   for (int rank : {0, 1}) {
-    Arrive(rank, {.operation = "step", .delivery = Delivery::kAllToAll, .payload = std::string(kMaxPayloadBytes / 2 + 1, 'x')});
+    Arrive(
+        rank,
+        {.operation = "step", .delivery = Delivery::kAllToAll, .payload = std::string(kMaxPayloadBytes / 2 + 1, 'x')});
   }
   for (int rank : {0, 1}) {
-    EXPECT_THAT(OutcomeOf(rank).status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("67108866 bytes together")));
+    EXPECT_THAT(OutcomeOf(rank).status,
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("67108866 bytes together")));
   }
 }
 
@@ -278,7 +284,8 @@ TEST_F(CoordinatorTest, TheEarliestDeadlineOfThoseWhoHaveArrivedCounts) {
 TEST_F(CoordinatorTest, ARankThatNeverCameIsNotAsked) {
   coordinator_ = std::make_unique<Coordinator>(3);
   coordinator_->Join(0, 1000);
-  EXPECT_THAT(Say(0, internal::Arrive{.generation = 1, .arrival = {.operation = "the meeting", .timeout = kTimeout}}), IsOk());
+  EXPECT_THAT(Say(0, internal::Arrive{.generation = 1, .arrival = {.operation = "the meeting", .timeout = kTimeout}}),
+              IsOk());
   Pass(kTimeout);
   EXPECT_THAT(PoisonOf(0), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                     "the meeting waited 10s; missing: ranks 1 and 2 (has not come)"));
@@ -316,7 +323,8 @@ TEST_F(CoordinatorTest, ManyMissingRanksAreNotAllNamed) {
   Arrive(0, "step");
   Pass(kTimeout);
   Pass(Coordinator::kInquiryGrace);
-  EXPECT_THAT(PoisonOf(0), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("15, 16 and 23 more (does not answer)")));
+  EXPECT_THAT(PoisonOf(0),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("15, 16 and 23 more (does not answer)")));
 }
 
 // ---- Ranks are in different operations ----
@@ -361,7 +369,8 @@ TEST_F(CoordinatorTest, ABrokenConnectionWaitsForTheNewsOfADeath) {
   Pass(Coordinator::kDeathGrace / 2);
   EXPECT_THAT(PoisonOf(0), IsOk());
   coordinator_->Disconnect(2);
-  EXPECT_THAT(PoisonOf(0), StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("rank 2 "), Not(HasSubstr("pipe")))));
+  EXPECT_THAT(PoisonOf(0),
+              StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("rank 2 "), Not(HasSubstr("pipe")))));
 }
 
 TEST_F(CoordinatorTest, AFailureWithoutADeathIsQuotedToAll) {
@@ -372,7 +381,8 @@ TEST_F(CoordinatorTest, AFailureWithoutADeathIsQuotedToAll) {
   EXPECT_THAT(PoisonOf(0), IsOk());
   Pass(Coordinator::kDeathGrace);
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(PoisonOf(rank), StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("rank 1: ", kBarrier, ": shape")));
+    EXPECT_THAT(PoisonOf(rank),
+                StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("rank 1: ", kBarrier, ": shape")));
   }
 }
 
@@ -383,17 +393,21 @@ TEST_F(CoordinatorTest, ADataOperationOutOfTimeNamesWhoIsMissing) {
   EXPECT_THAT(Say(0, report), IsOk());
   AnswerInquiry(3, "");
   Pass(Coordinator::kInquiryGrace);
-  EXPECT_THAT(PoisonOf(0),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       absl::StrCat(kBarrier, " waited 7s; missing: rank 2 (does not answer), rank 3 (in no operation)")));
+  EXPECT_THAT(
+      PoisonOf(0),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               absl::StrCat(kBarrier, " waited 7s; missing: rank 2 (does not answer), rank 3 (in no operation)")));
 }
 
 TEST_F(CoordinatorTest, ADataOperationOutOfTimeFindsWhoIsElsewhere) {
   Start(2);
   Arrive(0, "Agree \"a\"");
-  EXPECT_THAT(Say(1, Report{.operation = kBarrier, .error = absl::DeadlineExceededError(""), .waited = absl::Seconds(1)}), IsOk());
-  EXPECT_THAT(PoisonOf(1), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                    AllOf(HasSubstr("rank 0 in Agree \"a\""), HasSubstr(absl::StrCat("rank 1 in ", kBarrier)))));
+  EXPECT_THAT(
+      Say(1, Report{.operation = kBarrier, .error = absl::DeadlineExceededError(""), .waited = absl::Seconds(1)}),
+      IsOk());
+  EXPECT_THAT(PoisonOf(1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("rank 0 in Agree \"a\""), HasSubstr(absl::StrCat("rank 1 in ", kBarrier)))));
 }
 
 TEST_F(CoordinatorTest, ADataOperationOutOfTimeInWhichEverybodyIsMissesNobody) {
@@ -462,7 +476,8 @@ TEST_F(CoordinatorTest, WhoStillNeedsARankThatHasLeftHearsSo) {
   EXPECT_THAT(Say(1, Goodbye{}), IsOk());
   EXPECT_THAT(PoisonOf(0), IsOk()) << "nobody needs it yet";
   Arrive(0, "Agree \"a\"");
-  auto left = StatusIs(absl::StatusCode::kFailedPrecondition, "rank 1 has left the group, and Agree \"a\" needs every rank");
+  auto left =
+      StatusIs(absl::StatusCode::kFailedPrecondition, "rank 1 has left the group, and Agree \"a\" needs every rank");
   EXPECT_THAT(PoisonOf(0), left);
   EXPECT_THAT(PoisonOf(2), left);
   EXPECT_TRUE(Heard<Poison>(1).empty());

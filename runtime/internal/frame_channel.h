@@ -26,14 +26,14 @@ class FrameChannel {
 
   int fd() const { return fd_.get(); }
 
-  // Appends the messages that have arrived, also if it returns an error. Returns after a bounded amount of work: call it again
-  // while the socket is readable.
+  // Appends the messages that have arrived, also if it returns an error. Returns after a bounded amount of work: call
+  // it again while the socket is readable.
   //
   // Errors: Unavailable if the connection is closed or broken, InvalidArgument if the peer does not speak our protocol.
   absl::Status Receive(std::vector<ControlMessage>& messages);
 
-  // Sends `frame` (see EncodeFrame) as far as the socket takes it, and keeps the rest for Flush. A broken connection is found
-  // out by Receive.
+  // Sends `frame` (see EncodeFrame) as far as the socket takes it, and keeps the rest for Flush. A broken connection is
+  // found out by Receive.
   void Send(std::shared_ptr<const std::string> frame);
   void Flush();
 

@@ -17,8 +17,8 @@ namespace cohort::internal {
 // Thread-safe: sockets may come and go while a thread waits.
 class Poller {
  public:
-  // What has happened to the socket that was added under `key`. The key, not the socket, because the number of a socket that was
-  // closed since belongs to the next one.
+  // What has happened to the socket that was added under `key`. The key, not the socket, because the number of a socket
+  // that was closed since belongs to the next one.
   struct Event {
     uint64_t key = 0;
     bool readable = false;  // also if it is closed or broken: reading tells

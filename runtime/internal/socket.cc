@@ -7,12 +7,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace cohort::internal {
 namespace {

@@ -96,7 +96,8 @@ TEST(SocketTest, NobodyThereIsAnError) {
     ASSERT_THAT(listener, IsOk());
     port = listener->port;
   }
-  EXPECT_THAT(ConnectTo("127.0.0.1", port, Later()), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1 port")));
+  EXPECT_THAT(ConnectTo("127.0.0.1", port, Later()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1 port")));
 }
 
 TEST(SocketTest, ConnectingEndsAtTheDeadline) {

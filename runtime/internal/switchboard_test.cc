@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/control_message.h"
+#include "cohort/runtime/internal/coordinator.h"
 #include "cohort/runtime/internal/steady_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,9 +24,10 @@ using ::absl_testing::StatusIs;
 
 // A rank's arrival at its `generation`th rendezvous.
 void ArriveAt(Coordinator& coordinator, int rank, uint64_t generation, absl::Duration timeout = absl::Hours(1)) {
-  EXPECT_THAT(coordinator.Handle(rank, Arrive{.generation = generation, .arrival = {.operation = "step", .timeout = timeout}},
-                                 SteadyNow()),
-              IsOk());
+  EXPECT_THAT(
+      coordinator.Handle(rank, Arrive{.generation = generation, .arrival = {.operation = "step", .timeout = timeout}},
+                         SteadyNow()),
+      IsOk());
 }
 
 TEST(SwitchboardTest, WhatAnEventCausesIsDeliveredBeforeUpdateReturns) {

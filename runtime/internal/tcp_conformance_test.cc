@@ -47,8 +47,11 @@ absl::StatusOr<std::string> LookUp(const std::string& path, absl::Duration timeo
 absl::StatusOr<std::unique_ptr<ProcessGroup>> MakeTcpGroup(const ConformanceCheck& check, int rank,
                                                            const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/endpoint");
-  MeetingOptions options{
-      .rank = rank, .world_size = check.world_size, .run_id = "test", .timeout = absl::Seconds(30), .meeting_point = path};
+  MeetingOptions options{.rank = rank,
+                         .world_size = check.world_size,
+                         .run_id = "test",
+                         .timeout = absl::Seconds(30),
+                         .meeting_point = path};
   absl::StatusOr<Meeting> meeting =
       rank == 0 ? HostMeeting(options, "127.0.0.1", [&](std::string_view endpoint) { return Publish(path, endpoint); })
                 : JoinMeeting(options, [&](absl::Duration timeout) { return LookUp(path, timeout); });
@@ -62,10 +65,10 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> MakeTcpGroup(const ConformanceChec
 class TcpConformanceTest : public ::testing::TestWithParam<ConformanceCheck> {};
 
 TEST_P(TcpConformanceTest, Holds) {
-  EXPECT_THAT(RunWithProcesses(GetParam(), [](int rank, const std::string& directory) {
-                return MakeTcpGroup(GetParam(), rank, directory);
-              }),
-              IsOk());
+  EXPECT_THAT(
+      RunWithProcesses(
+          GetParam(), [](int rank, const std::string& directory) { return MakeTcpGroup(GetParam(), rank, directory); }),
+      IsOk());
 }
 
 INSTANTIATE_TEST_SUITE_P(, TcpConformanceTest, ::testing::ValuesIn(ConformanceChecks()),

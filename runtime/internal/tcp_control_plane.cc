@@ -3,8 +3,12 @@
 // 1. Rank 0 listens at a port of the kernel's choice, draws a token, and publishes both. Only who can read what was
 //    published, which is one of this job's ranks, knows the token: a port alone could be found by anybody.
 // 2. The others look it up, connect, and say Hello with the token.
-// 3. From here on the meeting is a rendezvous like any other, to which each rank brings what it has to say about itself: who
-//    is missing at the deadline, who died meanwhile, who came with which error is decided where it always is.
+// 3. From here on the meeting is a rendezvous like any other, to which each rank brings what it has to say about
+//    itself: who is missing at the deadline, who died meanwhile, who came with which error is decided where it always
+//    is.
+//
+// Where all ranks know the place beforehand, rank 0 listens there and there is nothing to publish. Then only the run's
+// name tells a rank from a stranger, which is no less than c10d's own store asks for.
 
 #include "cohort/runtime/internal/tcp_control_plane.h"
 
@@ -20,6 +24,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_message.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"
@@ -52,8 +58,8 @@ absl::StatusOr<Publication> ParsePublication(std::string_view text) {
   std::vector<std::string_view> parts = absl::StrSplit(text, ' ');
   Publication endpoint;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &endpoint.port) || endpoint.port < 1 || endpoint.port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("what rank 0 published is no endpoint: \"",
-                                                   absl::CHexEscape(text.substr(0, 100)), "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("what rank 0 published is no endpoint: \"", absl::CHexEscape(text.substr(0, 100)), "\""));
   }
   endpoint.address = std::string(parts[0]);
   endpoint.token = std::string(parts[2]);
@@ -73,19 +79,21 @@ absl::StatusOr<Peer> DecodePeer(std::string_view text) {
   std::pair<std::string_view, std::string_view> pid = absl::StrSplit(text, absl::MaxSplits(' ', 1));
   std::pair<std::string_view, std::string_view> rest = absl::StrSplit(pid.second, absl::MaxSplits(' ', 1));
   Peer peer{.machine = std::string(rest.first), .facts = std::string(rest.second)};
-  if (!absl::SimpleAtoi(pid.first, &peer.pid)) return absl::InternalError("a rank introduces itself without a process id");
+  if (!absl::SimpleAtoi(pid.first, &peer.pid))
+    return absl::InternalError("a rank introduces itself without a process id");
   return peer;
 }
 
 absl::Status AtMeetingPoint(const absl::Status& status, const MeetingOptions& options) {
-  return absl::Status(status.code(), absl::StrCat(status.message(), " (world size ", options.world_size, ", meeting at ",
-                                                  options.meeting_point, ")"));
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (world size ", options.world_size,
+                                                  ", meeting at ", options.meeting_point, ")"));
 }
 
 absl::Status RankZeroIsMissing(const MeetingOptions& options, const absl::Status& why) {
-  return AtMeetingPoint(absl::DeadlineExceededError(absl::StrCat("the meeting waited ", absl::FormatDuration(options.timeout),
-                                                                 "; missing: rank 0: ", why.message())),
-                        options);
+  return AtMeetingPoint(
+      absl::DeadlineExceededError(absl::StrCat("the meeting waited ", absl::FormatDuration(options.timeout),
+                                               "; missing: rank 0: ", why.message())),
+      options);
 }
 
 absl::StatusOr<Meeting> Meet(const MeetingOptions& options, std::unique_ptr<ControlLink> link, SteadyTime deadline) {
@@ -116,27 +124,30 @@ absl::StatusOr<UniqueFd> Connect(const Publication& endpoint, SteadyTime deadlin
   }
 }
 
-absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socket, std::string token, SteadyTime deadline) {
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpHost> host, TcpHost::Create({.world_size = options.world_size,
-                                                                        .token = std::move(token),
-                                                                        .run_id = options.run_id},
-                                                                       std::move(socket)));
+absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socket, std::string token,
+                                   SteadyTime deadline) {
+  ABSL_ASSIGN_OR_RETURN(
+      std::unique_ptr<TcpHost> host,
+      TcpHost::Create({.world_size = options.world_size, .token = std::move(token), .run_id = options.run_id},
+                      std::move(socket)));
   return Meet(options, std::move(host), deadline);
 }
 
 absl::StatusOr<Meeting> MeetAsGuest(const MeetingOptions& options, UniqueFd connection, std::string token,
                                     SteadyTime deadline) {
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(std::move(connection), {.token = std::move(token),
-                                                                                              .rank = options.rank,
-                                                                                              .world_size = options.world_size,
-                                                                                              .run_id = options.run_id,
-                                                                                              .pid = getpid()}));
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link,
+                        TcpLink::Create(std::move(connection), {.token = std::move(token),
+                                                                .rank = options.rank,
+                                                                .world_size = options.world_size,
+                                                                .run_id = options.run_id,
+                                                                .pid = getpid()}));
   return Meet(options, std::move(link), deadline);
 }
 
 }  // namespace
 
-absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address, PublishEndpoint publish) {
+absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address,
+                                    PublishEndpoint publish) {
   SteadyTime deadline = After(SteadyNow(), options.timeout);
   ABSL_ASSIGN_OR_RETURN(std::string token, DrawToken());
   ABSL_ASSIGN_OR_RETURN(Listener socket, ListenAt(host_address));

@@ -46,26 +46,27 @@ struct Meeting {
   std::vector<Peer> peers;  // by rank
 };
 
-// Makes `endpoint`, a text without meaning to anybody but JoinMeeting, known to the other ranks and to nobody else: who knows it can
-// be taken for a rank.
+// Makes `endpoint`, a text without meaning to anybody but JoinMeeting, known to the other ranks and to nobody else: who
+// knows it can be taken for a rank.
 using PublishEndpoint = absl::FunctionRef<absl::Status(std::string_view endpoint)>;
 
 // Returns what rank 0 has published, waiting for it at most `timeout`.
 using LookUpEndpoint = absl::FunctionRef<absl::StatusOr<std::string>(absl::Duration timeout)>;
 
-// Collective: HostMeeting on rank 0, JoinMeeting on the others. Blocks until all ranks are there. Rank 0 listens at `host_address`, a
-// numeric address of its machine that the others can reach, at a port of the kernel's choice.
+// Collective: HostMeeting on rank 0, JoinMeeting on the others. Blocks until all ranks are there. Rank 0 listens at
+// `host_address`, a numeric address of its machine that the others can reach, at a port of the kernel's choice.
 //
 // Errors, and nothing is left behind:
 //   InvalidArgument     ranks disagree about the world size or the run; this rank is held by another process already
 //   DeadlineExceeded    ranks did not come: lists them
 //   Unavailable         a rank died while meeting
 //   and what `publish` and `look_up` return
-absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address, PublishEndpoint publish);
+absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address,
+                                    PublishEndpoint publish);
 absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, LookUpEndpoint look_up);
 
-// The same at a place that all ranks know beforehand: rank 0 listens there already, and the others have connected to it. Nothing
-// needs to be published then, and nothing tells a rank from a stranger who knows the run.
+// The same at a place that all ranks know beforehand: rank 0 listens there already, and the others have connected to
+// it. Nothing needs to be published then, and nothing tells a rank from a stranger who knows the run.
 absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, Listener socket);
 absl::StatusOr<Meeting> JoinMeeting(const MeetingOptions& options, UniqueFd connection);
 

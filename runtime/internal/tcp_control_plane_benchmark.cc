@@ -1,4 +1,5 @@
-// How long a rendezvous takes over TCP on this machine, ranks as processes: the control plane's share of ProcessGroup::Agree.
+// How long a rendezvous takes over TCP on this machine, ranks as processes: the control plane's share of
+// ProcessGroup::Agree.
 //
 //   bazel run -c opt //runtime/internal:tcp_control_plane_benchmark
 
@@ -28,19 +29,20 @@ void RunRank(int rank, int world_size, const int pipe_fds[2]) {
   MeetingOptions options{.rank = rank, .world_size = world_size, .run_id = "benchmark", .timeout = absl::Seconds(30)};
   char endpoint[256] = {};
   absl::StatusOr<Meeting> meeting =
-      rank == 0 ? HostMeeting(options, "127.0.0.1",
-                              [&](std::string_view text) {
-                                text.copy(endpoint, sizeof(endpoint));
-                                // One for each of the others: a record of fixed size.
-                                for (int i = 1; i < world_size; ++i) {
-                                  ABSL_CHECK_EQ(write(pipe_fds[1], endpoint, sizeof(endpoint)), ssize_t{sizeof(endpoint)});
-                                }
-                                return absl::OkStatus();
-                              })
-                : JoinMeeting(options, [&](absl::Duration) -> absl::StatusOr<std::string> {
-                    ABSL_CHECK_EQ(read(pipe_fds[0], endpoint, sizeof(endpoint)), ssize_t{sizeof(endpoint)});
-                    return std::string(endpoint);
-                  });
+      rank == 0
+          ? HostMeeting(options, "127.0.0.1",
+                        [&](std::string_view text) {
+                          text.copy(endpoint, sizeof(endpoint));
+                          // One for each of the others: a record of fixed size.
+                          for (int i = 1; i < world_size; ++i) {
+                            ABSL_CHECK_EQ(write(pipe_fds[1], endpoint, sizeof(endpoint)), ssize_t{sizeof(endpoint)});
+                          }
+                          return absl::OkStatus();
+                        })
+          : JoinMeeting(options, [&](absl::Duration) -> absl::StatusOr<std::string> {
+              ABSL_CHECK_EQ(read(pipe_fds[0], endpoint, sizeof(endpoint)), ssize_t{sizeof(endpoint)});
+              return std::string(endpoint);
+            });
   ABSL_CHECK(meeting.ok()) << meeting.status();
   std::vector<absl::Duration> times;
   for (int i = 0; i < kWarmUp + kRounds; ++i) {

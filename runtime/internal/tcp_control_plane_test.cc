@@ -127,10 +127,12 @@ TEST(TcpControlPlaneTest, PayloadsArriveAtEveryRank) {
 TEST(TcpControlPlaneTest, MissingRanksAreNamedAtTheDeadline) {
   Board board;
   RunRanks({0, 2}, [&](int rank) {
-    EXPECT_THAT(MeetAt(board, OptionsOf(rank, 4, kShort)),
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(StartsWith("the meeting waited "),
-                               EndsWith("; missing: ranks 1 and 3 (has not come) (world size 4, meeting at 127.0.0.1:29500)"))));
+    EXPECT_THAT(
+        MeetAt(board, OptionsOf(rank, 4, kShort)),
+        StatusIs(
+            absl::StatusCode::kDeadlineExceeded,
+            AllOf(StartsWith("the meeting waited "),
+                  EndsWith("; missing: ranks 1 and 3 (has not come) (world size 4, meeting at 127.0.0.1:29500)"))));
   });
 }
 
@@ -180,17 +182,17 @@ TEST(TcpControlPlaneTest, ALateRankIsWaitedFor) {
 TEST(TcpControlPlaneTest, WhatPublishingFailsWithIsReturned) {
   EXPECT_THAT(HostMeeting(OptionsOf(0, 2), "127.0.0.1", [](std::string_view) { return absl::DataLossError("full"); }),
               StatusIs(absl::StatusCode::kDataLoss, "full"));
-  EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [](absl::Duration) -> absl::StatusOr<std::string> {
-                return absl::DataLossError("lost");
-              }),
+  EXPECT_THAT(JoinMeeting(OptionsOf(1, 2),
+                          [](absl::Duration) -> absl::StatusOr<std::string> { return absl::DataLossError("lost"); }),
               StatusIs(absl::StatusCode::kDataLoss, "lost"));
 }
 
 TEST(TcpControlPlaneTest, WhatIsNoEndpointIsRefused) {
   for (std::string text : {"", "127.0.0.1", "127.0.0.1 29500", "127.0.0.1 0 token", "127.0.0.1 65536 token",
                            "127.0.0.1 x token", "localhost 29500 token", "127.0.0.1 29500 token more"}) {
-    EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return text; }),
-                StatusIs(absl::StatusCode::kInvalidArgument, AnyOf(HasSubstr("no endpoint"), HasSubstr("not a numeric"))))
+    EXPECT_THAT(
+        JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return text; }),
+        StatusIs(absl::StatusCode::kInvalidArgument, AnyOf(HasSubstr("no endpoint"), HasSubstr("not a numeric"))))
         << text;
   }
 }
@@ -237,8 +239,9 @@ TEST(TcpControlPlaneTest, ARankNumberUsedTwiceIsAnErrorOnOneOfThem) {
 TEST(TcpControlPlaneTest, ADisagreementAboutTheWorldSizeIsEverybodysError) {
   Board board;
   RunRanks({0, 1}, [&](int rank) {
-    EXPECT_THAT(MeetAt(board, OptionsOf(rank, rank == 0 ? 2 : 3)),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 was told a world size of 3, rank 0 one of 2")));
+    EXPECT_THAT(
+        MeetAt(board, OptionsOf(rank, rank == 0 ? 2 : 3)),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 was told a world size of 3, rank 0 one of 2")));
   });
 }
 
@@ -252,13 +255,14 @@ TEST(TcpControlPlaneTest, ARankThatGoesDuringTheMeetingIsNamed) {
       std::vector<std::string> parts = absl::StrSplit(*endpoint, ' ');
       absl::StatusOr<UniqueFd> fd = ConnectTo(parts[0], std::stoi(parts[1]), After(SteadyNow(), kLong));
       ASSERT_THAT(fd, IsOk());
-      EXPECT_THAT(
-          TcpLink::Create(*std::move(fd), {.token = parts[2], .rank = 1, .world_size = 2, .run_id = "test", .pid = 4711}),
-          IsOk());
+      EXPECT_THAT(TcpLink::Create(*std::move(fd),
+                                  {.token = parts[2], .rank = 1, .world_size = 2, .run_id = "test", .pid = 4711}),
+                  IsOk());
       return;
     }
     EXPECT_THAT(MeetAt(board, OptionsOf(rank, 2)),
-                StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("rank 1 (pid 4711) is gone"), HasSubstr("127.0.0.1:29500"))));
+                StatusIs(absl::StatusCode::kUnavailable,
+                         AllOf(HasSubstr("rank 1 (pid 4711) is gone"), HasSubstr("127.0.0.1:29500"))));
   });
 }
 
@@ -301,30 +305,31 @@ absl::Status HearOfIt(ControlPlane& control_plane) {
 }
 
 TEST(TcpControlPlaneTest, WhoIsNotInTheDataOperationIsMissing) {
-  std::vector<absl::Status> outcomes = RunThree(
-      [](int rank, ControlPlane& c) { return rank == 1 ? absl::OkStatus() : c.EnterData("Barrier"); },
-      [](int rank, ControlPlane& c) {
-        return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
-      });
+  std::vector<absl::Status> outcomes =
+      RunThree([](int rank, ControlPlane& c) { return rank == 1 ? absl::OkStatus() : c.EnterData("Barrier"); },
+               [](int rank, ControlPlane& c) {
+                 return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
+               });
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                       "Barrier (data operation 1) waited 2s; missing: rank 1 (in no operation)")));
 }
 
 TEST(TcpControlPlaneTest, WhoIsInAnotherOperationIsFound) {
-  std::vector<absl::Status> outcomes = RunThree(
-      [](int rank, ControlPlane& c) { return c.EnterData(rank == 1 ? "AllReduce" : "Barrier"); },
-      [](int rank, ControlPlane& c) {
-        return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
-      });
-  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                      "the ranks are in different operations: ranks 0 and 2 in Barrier (data operation 1), "
-                                      "rank 1 in AllReduce (data operation 1)")));
+  std::vector<absl::Status> outcomes =
+      RunThree([](int rank, ControlPlane& c) { return c.EnterData(rank == 1 ? "AllReduce" : "Barrier"); },
+               [](int rank, ControlPlane& c) {
+                 return rank == 1 ? HearOfIt(c) : Fail(c, absl::DeadlineExceededError("data plane"));
+               });
+  EXPECT_THAT(outcomes,
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                            "the ranks are in different operations: ranks 0 and 2 in Barrier (data operation 1), "
+                            "rank 1 in AllReduce (data operation 1)")));
 }
 
 TEST(TcpControlPlaneTest, AFailureOfTheDataPlaneWithoutADeathIsQuotedToAll) {
-  std::vector<absl::Status> outcomes =
-      RunThree([](int, ControlPlane& c) { return c.EnterData("Barrier"); },
-               [](int rank, ControlPlane& c) { return rank == 1 ? Fail(c, absl::InternalError("cable")) : HearOfIt(c); });
+  std::vector<absl::Status> outcomes = RunThree(
+      [](int, ControlPlane& c) { return c.EnterData("Barrier"); },
+      [](int rank, ControlPlane& c) { return rank == 1 ? Fail(c, absl::InternalError("cable")) : HearOfIt(c); });
   EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kInternal, "rank 1: Barrier (data operation 1): cable")));
 }
 

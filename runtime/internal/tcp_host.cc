@@ -1,11 +1,12 @@
 // How a connection becomes a rank.
 //
-// 1. Anybody may connect. Until it has said Hello a connection may send one small frame, holds up nobody, and if there are too
-//    many of them the oldest goes: the port is open to whoever can reach the address.
-// 2. A Hello without the token is dropped without an answer: it does not belong to this job, and the job takes no notice.
-// 3. With the token it is one of us, and is told what is wrong: another run, a rank that does not exist, a rank that somebody
-//    else is already. That is the newcomer's problem; the others carry on. Different ideas of the world size are everybody's
-//    problem: the meeting could only time out, so it fails at once.
+// 1. Anybody may connect. Until it has said Hello a connection may send one small frame, holds up nobody, and if there
+//    are too many of them the oldest goes: the port is open to whoever can reach the address.
+// 2. A Hello without the token is dropped without an answer: it does not belong to this job, and the job takes no
+//    notice.
+// 3. With the token it is one of us, and is told what is wrong: another run, a rank that does not exist, a rank that
+//    somebody else is already. That is the newcomer's problem; the others carry on. Different ideas of the world size
+//    are everybody's problem: the meeting could only time out, so it fails at once.
 // 4. Then it is that rank, for good: when the connection ends, the rank is gone. Ranks do not come back.
 //
 // The port stays open as long as the group lives, so that a rank that is started twice, late, is told so as well.
@@ -155,7 +156,8 @@ void TcpHost::Hear(uint64_t key, ControlMessage message) {
   absl::Status handled;
   if (rank.has_value()) {
     switchboard_.Update([&](Coordinator& c) { handled = c.Handle(*rank, std::move(message), SteadyNow()); });
-  } else if (const Hello* hello = std::get_if<Hello>(&message); hello != nullptr && SameToken(hello->token, options_.token)) {
+  } else if (const Hello* hello = std::get_if<Hello>(&message);
+             hello != nullptr && SameToken(hello->token, options_.token)) {
     Admit(key, *hello);
   } else {
     handled = absl::InvalidArgumentError("a stranger");

@@ -31,7 +31,7 @@ class TcpHost final : public ControlLink {
  public:
   struct Options {
     int world_size = 1;
-    std::string token;    // what a Hello must hold
+    std::string token;  // what a Hello must hold
     std::string run_id;
   };
 

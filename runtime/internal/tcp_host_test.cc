@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_message.h"
 #include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/frame_channel.h"
@@ -214,8 +215,8 @@ TEST_F(TcpHostTest, RankZeroIsTaken) {
   Start(2);
   Client client(port_);
   client.Send(HelloOf(0, 2));
-  EXPECT_THAT(client.HearPoison(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(absl::StrCat("rank 0 is held by process ", getpid()))));
+  EXPECT_THAT(client.HearPoison(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr(absl::StrCat("rank 0 is held by process ", getpid()))));
   EXPECT_THAT(rank0_->first_error(), IsOk());
 }
 
@@ -236,7 +237,8 @@ TEST_F(TcpHostTest, ARankOfAnotherRunIsRefused) {
   Hello hello = HelloOf(1, 2);
   hello.run_id = "other";
   client.Send(hello);
-  EXPECT_THAT(client.HearPoison(), StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("\"other\""), HasSubstr("\"run\""))));
+  EXPECT_THAT(client.HearPoison(),
+              StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("\"other\""), HasSubstr("\"run\""))));
   EXPECT_THAT(rank0_->first_error(), IsOk());
 }
 

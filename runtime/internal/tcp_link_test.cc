@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/control_message.h"
+#include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/frame_channel.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"

@@ -1,16 +1,21 @@
 // LD_PRELOAD library for tests. It writes down what a process asks of names and sockets, one line a call, into the file
-// NETWORK_SHIM_LOG; makes the machine's own name NETWORK_SHIM_HOSTNAME; and takes away the addresses of the family NETWORK_SHIM_WITHOUT
-// ("IPv4" or "IPv6"). Each of them if it is set.
+// NETWORK_SHIM_LOG; makes the machine's own name NETWORK_SHIM_HOSTNAME; takes away the addresses of the family NETWORK_SHIM_WITHOUT
+// ("IPv4" or "IPv6"); and sends the process NETWORK_SHIM_SIGNAL once it has sent NETWORK_SHIM_SIGNAL_AFTER bytes with writev, which is
+// how gloo sends. Each of them if it is set.
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#include <atomic>
 
 namespace {
 
@@ -62,6 +67,16 @@ int connect(int fd, const sockaddr* address, socklen_t size) {
 int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {
   Log("getaddrinfo", node == nullptr ? "-" : node);
   return Next<int(const char*, const char*, const addrinfo*, addrinfo**)>("getaddrinfo")(node, service, hints, result);
+}
+
+ssize_t writev(int fd, const iovec* parts, int num_parts) {
+  static std::atomic<long> num_sent = 0;
+  const ssize_t size = Next<ssize_t(int, const iovec*, int)>("writev")(fd, parts, num_parts);
+  const char* signal_number = getenv("NETWORK_SHIM_SIGNAL");
+  if (signal_number != nullptr && size > 0 && (num_sent += size) > atol(getenv("NETWORK_SHIM_SIGNAL_AFTER"))) {
+    raise(atoi(signal_number));
+  }
+  return size;
 }
 
 int gethostname(char* name, size_t size) {

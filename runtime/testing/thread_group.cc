@@ -6,7 +6,7 @@
 #include <thread>  // NOLINT: the standard thread is all that is needed
 #include <utility>
 
-#include "absl/log/absl_check.h"
+#include "absl/base/nullability.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -130,7 +130,8 @@ void ThreadGroup::Vanish(int rank) {
       mutex_.Await(absl::Condition(&others_ended));
     }
   }
-  throw Vanished{absl::CancelledError(absl::StrCat("rank ", rank, dies ? " died" : " was frozen", " by the test's script"))};
+  throw Vanished{
+      absl::CancelledError(absl::StrCat("rank ", rank, dies ? " died" : " was frozen", " by the test's script"))};
 }
 
 std::vector<absl::Status> RunRanks(int world_size, ThreadGroup::Body body) { return ThreadGroup(world_size).Run(body); }

@@ -1,6 +1,7 @@
 // File: thread_group.h
 //
-// ThreadGroup: the ranks of a job as threads of a test, in milliseconds, with deaths and freezes where the test wants them.
+// ThreadGroup: the ranks of a job as threads of a test, in milliseconds, with deaths and freezes where the test wants
+// them.
 //
 //   cohort::testing::ThreadGroup threads(3);
 //   threads.KillAfter(/*rank=*/1, /*num_collectives=*/2);
@@ -30,8 +31,9 @@ namespace testing {
 
 // One group of ranks that meet in memory: everything ProcessGroup promises but the network. Testonly, and an API.
 //
-// A rank that dies or freezes stops where it is: its body is unwound by an exception (not a std::exception), which the body must
-// let through. Code after that point does not run; destructors do, and whatever they do in the group goes nowhere.
+// A rank that dies or freezes stops where it is: its body is unwound by an exception (not a std::exception), which the
+// body must let through. Code after that point does not run; destructors do, and whatever they do in the group goes
+// nowhere.
 class ThreadGroup {
  public:
   struct Options {
@@ -51,14 +53,15 @@ class ThreadGroup {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Before Run: the rank dies, or freezes, when it has taken part in `num_collectives` (0: before it does anything). Barrier, Agree,
-  // BroadcastBytes, GatherBytes and RunOnMain are one collective each, a save is two; Shutdown does not count. The rank
-  // does not get to see how the last one went.
+  // Before Run: the rank dies, or freezes, when it has taken part in `num_collectives` (0: before it does anything).
+  // Barrier, Agree, BroadcastBytes, GatherBytes and RunOnMain are one collective each, a save is two; Shutdown does not
+  // count. The rank does not get to see how the last one went.
   void KillAfter(int rank, int num_collectives);
   void FreezeAfter(int rank, int num_collectives);
 
-  // Runs `body` once for each rank, each in a thread of its own, and returns what they returned, by rank. Cancelled stands for a
-  // rank that died or froze. Once only. Blocks until all ranks have ended; a frozen one ends when the others have.
+  // Runs `body` once for each rank, each in a thread of its own, and returns what they returned, by rank. Cancelled
+  // stands for a rank that died or froze. Once only. Blocks until all ranks have ended; a frozen one ends when the
+  // others have.
   std::vector<absl::Status> Run(Body body);
 
   // From the body of `group`'s rank: the rank dies, or freezes, here.

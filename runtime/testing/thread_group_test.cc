@@ -39,9 +39,8 @@ TEST(ThreadGroupTest, EveryRankRunsOnceAndKnowsItsPlace) {
 }
 
 TEST(ThreadGroupTest, OutcomesStandByRank) {
-  std::vector<absl::Status> outcomes = RunRanks(2, [](ProcessGroup& group) {
-    return group.is_main() ? absl::OkStatus() : absl::DataLossError("from rank 1");
-  });
+  std::vector<absl::Status> outcomes = RunRanks(
+      2, [](ProcessGroup& group) { return group.is_main() ? absl::OkStatus() : absl::DataLossError("from rank 1"); });
   EXPECT_THAT(outcomes, ElementsAre(IsOk(), StatusIs(absl::StatusCode::kDataLoss, "from rank 1")));
 }
 
