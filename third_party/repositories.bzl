@@ -36,7 +36,8 @@ REPOSITORIES = {
     ),
     "gloo": struct(
         version = "d97133a (2025-09-12)",
-        # GitHub packs this archive on demand, so its bytes have no lasting hash: the manifest pins every header instead.
+        # GitHub packs this archive on demand, so its bytes have no lasting hash: the manifest pins every header
+        # instead.
         sha256 = "",
         url = "https://github.com/pytorch/gloo/archive/d97133a.tar.gz",
         repacked = "gloo_0.0~git20250912.d97133a.orig.tar.xz",

@@ -3,8 +3,8 @@
 usage: docs_check.py FILE...      (FILE: a document of the checkout, as a runfile; it leads to the checkout)
 
 Checked:
-  - docs/guarantees.md: each row `promise | stated in | proved by` names files that exist, and tests `//package:target` or
-    `//package:target:Suite.Name` whose target and TEST exist
+  - docs/guarantees.md: each row `promise | stated in | proved by` names files that exist, and tests
+    `//package:target` or `//package:target:Suite.Name` whose target and TEST exist
   - README.md: it has the two commands, and each `./bazelw` line names targets and configurations that exist
   - every document: each link to a file leads somewhere
 """

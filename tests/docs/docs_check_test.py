@@ -14,7 +14,7 @@ FILES = {
     "runtime/a.h": "",
     "trainers/BUILD.bazel": 'cc_binary(\n    name = "linear",\n)\n',
     "tests/python/BUILD.bazel": 'sh_test(\n    name = "oracle_test",\n)\n',
-    "tests/python/oracle_test.py": "class Oracle(TestCase):\n    def helper(self):\n        pass\n\n    def test_x(self):\n        pass\n",
+    "tests/python/oracle_test.py": "class Oracle(TestCase):\n    def helper(self):\n        pass\n\n    def test_x(self):\n",
 }
 
 GOOD_ROW = "| it holds | `runtime/a.h` | `//runtime:a_test:ATest.Holds` |"

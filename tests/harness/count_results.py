@@ -3,8 +3,8 @@
 usage: count_results.py BUILD_EVENTS [LINE...]      (BUILD_EVENTS: what --build_event_json_file wrote)
 
 Bazel itself counts targets, and takes a skipped GoogleTest for a passed one. Here every TEST counts, as its target's
-test.xml has it. A problem is, besides a failed test: a target that was not built or not run, one whose report holds no test
-(a suite that ran nothing), and one that skips without being tagged `gpu`: a test that cannot run must fail.
+test.xml has it. A problem is, besides a failed test: a target that was not built or not run, one whose report holds no
+test (a suite that ran nothing), and one that skips without being tagged `gpu`: a test that cannot run must fail.
 
 Each LINE, "passed" or "failed", is the outcome of a step outside of Bazel and counts as one. The last line printed is
 
@@ -55,13 +55,19 @@ def read_events(lines):
     return targets
 
 
+def is_skipped(case):
+    """Disabled tests are skipped ones."""
+    skipped = case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed")
+    return skipped or case.get("status") == "notrun"
+
+
 def count_report(root):
-    """Returns (passed, failed, skipped) of one test.xml. Disabled tests are skipped ones."""
+    """Returns (passed, failed, skipped) of one test.xml."""
     passed = failed = skipped = 0
     for case in root.iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
-        elif case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed") or case.get("status") == "notrun":
+        elif is_skipped(case):
             skipped += 1
         else:
             passed += 1
@@ -118,11 +124,11 @@ def main():
     except OSError as error:  # Bazel did not even start
         print(error)
         targets = {}
-    (passed, failed, skipped), problems = count(targets, steps, lambda path: xml.etree.ElementTree.parse(path).getroot())
+    total, problems = count(targets, steps, lambda path: xml.etree.ElementTree.parse(path).getroot())
     for problem in problems:
         print(problem)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
+    print("{} passed, {} failed, {} skipped".format(*total))
+    sys.exit(1 if total[1] else 0)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def summary(label, status):
 def run(label, report, status="PASSED", tags=()):
     """The events of one target, and its reports by path."""
     path = "/logs" + label.replace(":", "/") + "/test.xml"
-    return [configured(label, tags), result(label, path), summary(label, status)], {path: f"<testsuites>{report}</testsuites>"}
+    events = [configured(label, tags), result(label, path), summary(label, status)]
+    return events, {path: f"<testsuites>{report}</testsuites>"}
 
 
 def count(*runs, steps=()):

@@ -51,10 +51,8 @@ def invisible_test(name, deps, **kwargs):
       **kwargs: `tags` and the like.
     """
     if not deps:
-        fail("invisible_test({}): deps is empty, so nothing would be tested. Name the targets that //{} must not see.".format(
-            name,
-            native.package_name(),
-        ))
+        fail("invisible_test({}): deps is empty, so nothing would be tested. ".format(name) +
+             "Name the targets that //{} must not see.".format(native.package_name()))
     names = {}
     for i, dep in enumerate(deps):
         subject = "{}_subject_{}".format(name, i)

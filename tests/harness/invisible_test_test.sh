@@ -18,7 +18,8 @@ die() {
 "$closed" > "$log" 2>&1 || die "the probe of a closed target fails"
 
 ! "$open" > "$log" 2>&1 || die "the probe of an open target passes"
-grep -q '//tests/harness/testdata/hidden:open is visible from //tests/harness, and must not be' "$log" || die "no reason given"
+grep -q '//tests/harness/testdata/hidden:open is visible from //tests/harness, and must not be' "$log" ||
+  die "no reason given"
 ! grep -q 'hidden:closed is visible' "$log" || die "blames the target that is closed"
 
 ! "$broken" > "$log" 2>&1 || die "the probe of a broken target passes"

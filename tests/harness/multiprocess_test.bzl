@@ -11,7 +11,9 @@ _SECONDS = {
 }
 
 def multiprocess_test_error(world_sizes, timeout, seconds_per_test):
-    """Returns what is wrong with the arguments of multiprocess_test and what to write instead, or None. For its own test.
+    """Returns what is wrong with the arguments of multiprocess_test and what to write instead, or None.
+
+    Apart from the macro for its own test: nothing can catch a fail().
 
     Args:
       world_sizes: as for multiprocess_test.
@@ -28,11 +30,8 @@ def multiprocess_test_error(world_sizes, timeout, seconds_per_test):
     if timeout not in _SECONDS:
         return "timeout is {}; give one of {}".format(repr(timeout), ", ".join(_SECONDS))
     if seconds_per_test < 1 or seconds_per_test * 4 >= _SECONDS[timeout] * 3:
-        return "one TEST may take {} s, which must be at least 1 and less than 3/4 of the {} s of timeout = \"{}\"".format(
-            seconds_per_test,
-            _SECONDS[timeout],
-            timeout,
-        )
+        limit = "3/4 of the {} s of timeout = \"{}\"".format(_SECONDS[timeout], timeout)
+        return "one TEST may take {} s, which must be at least 1 and less than {}".format(seconds_per_test, limit)
     return None
 
 def multiprocess_test(
@@ -51,8 +50,9 @@ def multiprocess_test(
         visibility = None):
     """Builds one rank binary, and one test for each world size that runs it as that many ranks.
 
-    Every TEST body runs on every rank, so it is collective. The test fails if a rank fails, if no TEST ran, or if the ranks ran or
-    skipped different ones. Each test has its own loopback interface and no other network, also where our .bazelrc is not read.
+    Every TEST body runs on every rank, so it is collective. The test fails if a rank fails, if no TEST ran, or if the
+    ranks ran or skipped different ones. Each test has its own loopback interface and no other network, also where our
+    .bazelrc is not read.
 
     Targets: `NAME_1_rank`, `NAME_2_ranks`, ..., the test_suite `NAME` of them all, and the binary `NAME_bin`.
 
@@ -68,8 +68,8 @@ def multiprocess_test(
       env: environment of every rank, on top of the launcher's variables.
       tags: of each test. `cpu:N` and `block-network` are added.
       timeout: Bazel's. "short" leaves a rank 40 s of its 60 s for one TEST; more than a few TESTs need "moderate".
-      seconds_per_test: how long one TEST may take on a rank before it is ended with a stack trace. Longer than any deadline
-        that the TEST itself sets.
+      seconds_per_test: how long one TEST may take on a rank before it is ended with a stack trace. Longer than any
+        deadline that the TEST itself sets.
       visibility: of the suite and the tests.
     """
     error = multiprocess_test_error(world_sizes, timeout, seconds_per_test)

@@ -1,5 +1,5 @@
-// Every test has a loopback interface of its own and no way out: two tests may use one port at a time, and none can reach, or be
-// reached from, the machine's network.
+// Every test has a loopback interface of its own and no way out: two tests may use one port at a time, and none can
+// reach, or be reached from, the machine's network.
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,10 +1,12 @@
 // main() of a rank of a multiprocess_test: GoogleTest's, for a program of which N copies run at once.
 //
 // What is different from gtest_main, and why:
-//   - Every TEST body is collective, so the ranks must run the same ones in the same order: no shuffling, and the first failure
+//   - Every TEST body is collective, so the ranks must run the same ones in the same order: no shuffling, and the first
+//   failure
 //     ends the run. A rank that went on after a failed assertion would be in another operation than the others.
 //   - A run in which no TEST ran fails.
-//   - A TEST that goes on for too long is ended here, where it can be said which one it was and where it stood. Whoever kills
+//   - A TEST that goes on for too long is ended here, where it can be said which one it was and where it stood. Whoever
+//   kills
 //     from outside knows less.
 //   - Each rank writes its result into a file of its own; run_ranks.sh compares them.
 
@@ -91,9 +93,8 @@ class Watchdog : public testing::EmptyTestEventListener {
     absl::MutexLock lock(mutex_);
     while (absl::Now() < deadline_) {
       const absl::Time watched = deadline_;
-      auto has_changed = [this, watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return done_ || deadline_ != watched;
-      };
+      auto has_changed = [this, watched]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_ || deadline_ != watched; };
       mutex_.AwaitWithDeadline(absl::Condition(&has_changed), watched);
       if (done_) return;
     }
@@ -116,7 +117,8 @@ absl::Duration TestLimit() {
   const std::string text = Environment("COHORT_TEST_SECONDS", "40");
   int seconds = 0;
   if (!absl::SimpleAtoi(text, &seconds) || seconds <= 0) {
-    std::fprintf(stderr, "COHORT_TEST_SECONDS is '%s'; it must be a whole number of seconds, at least 1.\n", text.c_str());
+    std::fprintf(stderr, "COHORT_TEST_SECONDS is '%s'; it must be a whole number of seconds, at least 1.\n",
+                 text.c_str());
     std::exit(2);
   }
   return absl::Seconds(seconds);

@@ -3,8 +3,8 @@
 #
 # usage: run_ranks.sh LAUNCHER BINARY WORLD_SIZE [ARGS...]      (the first two as paths below $TEST_SRCDIR)
 #
-# Passes if every rank ended with 0 and all ranks report the same TESTs with the same outcome, at least one.
-# Deadlines nest, so that the one who knows most about a hang speaks first: a collective (30 s) < one TEST (40 s, in the rank) <
+# Passes if every rank ended with 0 and all ranks report the same TESTs with the same outcome, at least one. Deadlines
+# nest, so that the one who knows most about a hang speaks first: a collective (30 s) < one TEST (40 s, in the rank) <
 # this script (3/4 of Bazel's) < Bazel.
 set -euo pipefail
 
@@ -22,16 +22,18 @@ unset XML_OUTPUT_FILE TEST_PREMATURE_EXIT_FILE
 
 fail() {
   echo "FAILED: $*" >&2
-  # Bazel's report of this test is one rank's: of the lowest that says what failed. If none does (a crash, a hang), Bazel
-  # writes a report of its own with the log in it.
+  # Bazel's report of this test is one rank's: of the lowest that says what failed. If none does (a crash, a hang),
+  # Bazel writes a report of its own with the log in it.
   local culprit
   culprit=$(grep -l '<failure' "$results"/rank_*.xml 2>/dev/null | sort -V | head -n 1 || true)
   [[ -z $report || -z $culprit ]] || cp "$culprit" "$report"
   exit 1
 }
 
-outcomes() {  # outcomes FILE: "Suite.Test result" of each TEST, in the order they ran, but those that the filter left out
-  sed -nE 's/.*<testcase name="([^"]*)".* result="([^"]*)".* classname="([^"]*)".*/\3.\1 \2/p' "$1" | grep -v ' suppressed$' || true
+# outcomes FILE: "Suite.Test result" of each TEST, in the order they ran, but those that were not to run
+outcomes() {
+  sed -nE 's/.*<testcase name="([^"]*)".* result="([^"]*)".* classname="([^"]*)".*/\3.\1 \2/p' "$1" |
+    grep -v ' suppressed$' || true
 }
 
 status=0

@@ -34,10 +34,10 @@ run() {
 says() { grep -qE -- "$1" "$log" || die "the log does not say '$1'"; }
 
 run pass Passes
-[[ $(grep -c '<testcase .*result="completed"' "$report") == 1 ]] || die "the report has not exactly the one TEST that ran"
+[[ $(grep -c '<testcase .*result="completed"' "$report") == 1 ]] || die "the report has not exactly the TEST that ran"
 
 run pass Both "$subject" --gtest_filter=Subject.Passes:Subject.PassesToo --gtest_shuffle
-[[ $(grep -c '<testcase .*result="completed"' "$report") == 2 ]] || die "the report has not exactly the two TESTs that ran"
+[[ $(grep -c '<testcase .*result="completed"' "$report") == 2 ]] || die "the report has not exactly both TESTs that ran"
 
 run pass SkipsEverywhere
 grep -q '<skipped' "$report" || die "the report hides that the TEST was skipped"

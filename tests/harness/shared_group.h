@@ -9,9 +9,9 @@
 
 namespace cohort::testing {
 
-// Collective. Connects on the first call (gloo, 30 s to meet and 30 s for a collective: shorter than the limit of a TEST, so that
-// what hangs is explained by the group first); later calls return the same group, at once. Ends the program with the error
-// if the ranks cannot meet. After the last TEST the ranks leave together.
+// Collective. Connects on the first call (gloo, 30 s to meet and 30 s for a collective: shorter than the limit of a
+// TEST, so that what hangs is explained by the group first); later calls return the same group, at once. Ends the
+// program with the error if the ranks cannot meet. After the last TEST the ranks leave together.
 ProcessGroup& SharedGroup();
 
 }  // namespace cohort::testing

@@ -36,7 +36,8 @@ class HeadersCheckTest(unittest.TestCase):
     def test_sees_a_header_that_nobody_compiles_alone(self):
         self.assertEqual(check(public=()), ["runtime/a.h: is public and not in the list of those compiled alone"])
         self.assertEqual(
-            check(public=("runtime/a.h", "runtime/c.h")), ["runtime/c.h: is compiled alone, and no public target brings it"]
+            check(public=("runtime/a.h", "runtime/c.h")),
+            ["runtime/c.h: is compiled alone, and no public target brings it"],
         )
 
     def test_sees_another_guard(self):
@@ -50,7 +51,8 @@ class HeadersCheckTest(unittest.TestCase):
             )
 
     def test_sees_a_way_to_a_backend(self):
-        for included in ('"gloo/context.h"', "<nccl.h>", "<cuda_runtime.h>", '"torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"'):
+        gloo_backend = '"torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"'
+        for included in ('"gloo/context.h"', "<nccl.h>", "<cuda_runtime.h>", gloo_backend):
             problems = check(b=INTERNAL.replace("#endif", f"#include {included}\n#endif"))
             self.assertEqual(len(problems), 1)
             self.assertIn("runtime/a.h -> runtime/internal/b.h -> ", problems[0])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Another repository imports cohort: it builds a program on @cohort//runtime and @cohort//checkpoint:main_only_saver, and saves
-# with two ranks. See docs/importing.md.
+# Another repository imports cohort: it builds a program on @cohort//runtime and @cohort//checkpoint:main_only_saver,
+# and saves with two ranks. See docs/importing.md.
 #
 # Needs nothing but the checkout. The last line is "PASSED: ..." or "FAILED: ...".
 set -euo pipefail

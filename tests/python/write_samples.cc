@@ -2,8 +2,9 @@
 //
 // usage: write_samples FOLDER
 //
-// NAME.pt comes with NAME.expected, one line a tensor: name (hexadecimal UTF-8), dtype, shape, strides ("*": not promised), the
-// line of the first tensor that it shares memory with (or its own), and its values in row-major order (hexadecimal bytes).
+// NAME.pt comes with NAME.expected, one line a tensor: name (hexadecimal UTF-8), dtype, shape, strides ("*": not
+// promised), the line of the first tensor that it shares memory with (or its own), and its values in row-major order
+// (hexadecimal bytes).
 
 #include <cstdint>
 #include <cstdio>
@@ -84,8 +85,8 @@ std::string PythonName(c10::ScalarType type) {
   return found->first;
 }
 
-// A tensor of bytes that differ from each other and from tensor to tensor; among them NaNs with a payload, infinities and
-// negative zeros come up, since every pattern of bits is some value.
+// A tensor of bytes that differ from each other and from tensor to tensor; among them NaNs with a payload, infinities
+// and negative zeros come up, since every pattern of bits is some value.
 at::Tensor Patterned(at::IntArrayRef shape, c10::ScalarType type) {
   static uint32_t state = 1;
   at::Tensor tensor = at::empty(shape, type);
@@ -141,8 +142,8 @@ NamedTensors TiedWeights() {
 NamedTensors AwkwardNames() {
   NamedTensors tensors;
   for (const std::string name :
-       {"module.layer.0.weight", "module.", "", " ", "with space", "a/b\\c", "../../etc/passwd", "quote'\"", "tab\tand\nline",
-        "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "data.pkl", "data/0", "__class__"}) {
+       {"module.layer.0.weight", "module.", "", " ", "with space", "a/b\\c", "../../etc/passwd", "quote'\"",
+        "tab\tand\nline", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "data.pkl", "data/0", "__class__"}) {
     tensors.emplace_back(name, Patterned({2}, c10::kFloat));
   }
   tensors.emplace_back(std::string("nul\0inside", 10), Patterned({2}, c10::kFloat));
@@ -171,8 +172,8 @@ bool Overlap(const at::Tensor& a, const at::Tensor& b) {
     for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
     return last + 1;
   };
-  return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() && a.scalar_type() == b.scalar_type() &&
-         a.storage_offset() < end(b) && b.storage_offset() < end(a);
+  return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
+         a.scalar_type() == b.scalar_type() && a.storage_offset() < end(b) && b.storage_offset() < end(a);
 }
 
 std::string ExpectedLine(const NamedTensors& tensors, size_t i) {

@@ -34,7 +34,12 @@ LAYERS = [
         ["checkpoint", "models", "tests/visibility", "tools/launch", "trainers"],
     ),
     (
-        ["//checkpoint:main_only_saver", "//checkpoint:module_state", "//checkpoint:torch_file", "//checkpoint:writable_file"],
+        [
+            "//checkpoint:main_only_saver",
+            "//checkpoint:module_state",
+            "//checkpoint:torch_file",
+            "//checkpoint:writable_file",
+        ],
         ["models", "runtime"],
     ),
     (
@@ -76,7 +81,7 @@ def layers_test(name = "layers_test"):
     package = native.package_name()
     deps = [target for targets, packages in LAYERS if package in packages for target in targets]
     if not deps:
-        fail("layers_test(): tests/visibility/layers.bzl keeps nothing from //{}; add it there or drop the call.".format(package))
+        fail("layers_test(): layers.bzl keeps nothing from //{}; add it there or drop the call.".format(package))
     invisible_test(
         name = name,
         # Labels are those of this repository, whatever it is called where it is imported.

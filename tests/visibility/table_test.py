@@ -2,8 +2,9 @@
 
 usage: table_test.py ARCHITECTURE PROBES      (PROBES: lines "target package", one a probe)
 
-Of a row `target | who may | who must not`, every target must be probed from exactly the packages of its last column. `:*` stands
-for the targets of that package that are probed at all. "everybody else" and "every package" mean all packages but those that may.
+Of a row `target | who may | who must not`, every target must be probed from exactly the packages of its last column.
+`:*` stands for the targets of that package that are probed at all. "everybody else" and "every package" mean all
+packages but those that may.
 """
 
 import re
@@ -53,7 +54,7 @@ def promised(text, probed_targets):
             names = set(PACKAGES) - folders(may)
         unknown = names - set(PACKAGES)
         if unknown:
-            raise ValueError(f"the row of {targets} names {sorted(unknown)}; known are {sorted(PACKAGES)}, or 'everybody else'")
+            raise ValueError(f"the row of {targets} names {sorted(unknown)}; known are {sorted(PACKAGES)}, everybody else")
         for target in targets:
             matching = [target]
             if target.endswith(":*"):

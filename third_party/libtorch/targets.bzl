@@ -72,8 +72,8 @@ def _search_paths(repository, folder):
     for depth in range(_DEEPEST_PACKAGE + 1):
         root = "/".join(["$$ORIGIN"] + [".."] * depth)
 
-        # In a runfiles tree, copied or not, the repository is the workspace's sibling. From bazel-bin, five levels below the
-        # output base, it is in the output base's own folder of repositories.
+        # In a runfiles tree, copied or not, the repository is the workspace's sibling. From bazel-bin, five levels
+        # below the output base, it is in the output base's own folder of repositories.
         options.append("-Wl,-rpath,{}/../{}/{}".format(root, repository, folder))
         options.append("-Wl,-rpath,{}/../../../../../external/{}/{}".format(root, repository, folder))
     return options

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   std::ifstream file(report->path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (text != monorepo::Greeting()) return std::cerr << report->path << " holds '" << text << "'\n", 1;
-  std::cout << "rank " << (*group)->rank() << " of " << (*group)->world_size() << " reads " << report->path << std::endl;
+  std::cout << "rank " << (*group)->rank() << " of " << (*group)->world_size() << " reads " << report->path
+            << std::endl;
   return (*group)->Shutdown().ok() ? 0 : 1;
 }
