@@ -6,7 +6,8 @@
 //    Under torchrun's agent that port is taken: by the agent's store. Then rank 0 listens elsewhere, and says where in the store.
 // 3. At the meeting each rank tells all others what it is and has. All draw the same conclusion from it, which backend on which
 //    devices, so an error is the same on all ranks and comes at once.
-// 4. The backend connects its own way.
+// 4. The backend connects its own way. Nobody goes on before all have done so: what a rank does next, and does wrong, must not fail the
+//    InitProcessGroup of another.
 
 #include "cohort/runtime/init_process_group.h"
 
@@ -26,7 +27,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/backend_choice.h"
+#include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/endpoint.h"
 #include "cohort/runtime/internal/gloo_backend.h"
 #include "cohort/runtime/internal/job_store.h"
@@ -42,6 +45,7 @@ namespace cohort {
 namespace {
 
 using internal::BackendChoice;
+using internal::ControlPlane;
 using internal::JobStore;
 using internal::Meeting;
 using internal::MeetingOptions;
@@ -119,19 +123,11 @@ class Newcomer {
     ABSL_ASSIGN_OR_RETURN(Meeting meeting, Meet());
     ABSL_ASSIGN_OR_RETURN(const BackendChoice choice, Choose(options_.backend, meeting));
     if (info_.rank == 0 && !choice.note.empty()) std::fprintf(stderr, "cohort: %s\n", choice.note.c_str());
-    if (choice.backend == "gloo") {
-      return internal::ConnectGloo(
-          info_, {.hosts = gloo_hosts_, .connect_timeout = TimeLeft(), .timeout = options_.timeout},
-          std::move(meeting.control_plane));
-    }
-    ABSL_ASSIGN_OR_RETURN(const int device, internal::ChooseDevice(facts_, info_.world_size));
-    return internal::ConnectNccl(info_,
-                                 {.device = device,
-                                  .prefix = group_name_,
-                                  .local_host = local_host_,
-                                  .connect_timeout = TimeLeft(),
-                                  .timeout = options_.timeout},
-                                 std::move(meeting.control_plane), std::move(agent_store_));
+    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend,
+                          choice.backend == "gloo" ? ConnectByGloo(std::move(meeting.control_plane))
+                                                   : ConnectByNccl(std::move(meeting.control_plane)));
+    ABSL_RETURN_IF_ERROR(backend->Meet({.operation = "InitProcessGroup", .timeout = TimeLeft()}).status());
+    return backend;
   }
 
  private:
@@ -172,6 +168,22 @@ class Newcomer {
       const absl::Status status = agent_store_->SetOnce(kMeetingKey, std::string(endpoint));
       return absl::IsAlreadyExists(status) ? absl::InvalidArgumentError("RANK=0 is used twice: there is a rank 0 already") : status;
     });
+  }
+
+  absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectByGloo(std::unique_ptr<ControlPlane> control) {
+    return internal::ConnectGloo(info_, {.hosts = gloo_hosts_, .connect_timeout = TimeLeft(), .timeout = options_.timeout},
+                                 std::move(control));
+  }
+
+  absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectByNccl(std::unique_ptr<ControlPlane> control) {
+    ABSL_ASSIGN_OR_RETURN(const int device, internal::ChooseDevice(facts_, info_.world_size));
+    return internal::ConnectNccl(info_,
+                                 {.device = device,
+                                  .prefix = group_name_,
+                                  .local_host = local_host_,
+                                  .connect_timeout = TimeLeft(),
+                                  .timeout = options_.timeout},
+                                 std::move(control), std::move(agent_store_));
   }
 
   // Notes the address by which this machine reaches the others, and returns what this rank says about itself.
