@@ -35,7 +35,7 @@ for unneeded in com_github_google_benchmark diabetes libtorch_cuda torch_python;
 done
 
 step "what is not public cannot be used"
-targets=$("$bazelw" query "${flags[@]}" --output=label 'filter("sees_", //app:all)' 2>/dev/null)
+targets=$("$bazelw" query 'filter("sees_", //app:all)' 2>"$scratch/query") || die "query: $(cat "$scratch/query")"
 [[ $(wc -l <<<"$targets") -ge 5 ]] || die "expected five or more targets that must be refused, found: $targets"
 for target in $targets; do
   ! "$bazelw" build --nobuild "${flags[@]}" "$target" >"$scratch/refused" 2>&1 || die "$target was not refused."
