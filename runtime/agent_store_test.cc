@@ -1,5 +1,5 @@
-// Under torchrun's agent, which this test plays: it serves the store at MASTER_ADDR:MASTER_PORT, and restarts the ranks without
-// restarting the store.
+// Under torchrun's agent, which this test plays: it serves the store at MASTER_ADDR:MASTER_PORT, and restarts the ranks
+// without restarting the store.
 
 #include <signal.h>
 
@@ -60,7 +60,8 @@ TEST(AgentStoreTest, RanksMeetThroughTheAgentsStoreStartAfterStart) {
     const int64_t num_keys = agent.NumKeys();
     std::vector<ScriptedRank> ranks;
     for (int rank : {0, 1}) {
-      ranks.push_back(job.Start(rank, {"init=gloo", "barrier", "sum=3", "shutdown"}, agent.EnvironmentOfStart(restart_count)));
+      ranks.push_back(
+          job.Start(rank, {"init=gloo", "barrier", "sum=3", "shutdown"}, agent.EnvironmentOfStart(restart_count)));
     }
     for (ScriptedRank& rank : ranks) ExpectSuccess(rank);
     EXPECT_GT(agent.NumKeys(), num_keys) << "they met somewhere else";
@@ -78,7 +79,8 @@ TEST(AgentStoreTest, ARestartAfterADeathMeetsAnew) {
   EXPECT_EQ(reports[2].code, "UNAVAILABLE");
   EXPECT_THAT(reports[2].text, HasSubstr("rank 1"));
   std::vector<ScriptedRank> ranks;
-  for (int rank : {0, 1}) ranks.push_back(job.Start(rank, {"init=gloo", "barrier", "shutdown"}, agent.EnvironmentOfStart(1)));
+  for (int rank : {0, 1})
+    ranks.push_back(job.Start(rank, {"init=gloo", "barrier", "shutdown"}, agent.EnvironmentOfStart(1)));
   for (ScriptedRank& rank : ranks) ExpectSuccess(rank);
 }
 
@@ -88,7 +90,8 @@ TEST(AgentStoreTest, Rank0MayLeaveFirst) {
   ScriptedJob job(2);
   const std::string sign = cohort::testing::NewPath("sign");
   ScriptedRank main = job.Start(0, {"init=gloo", "barrier", "destroy"}, agent.EnvironmentOfStart(0));
-  ScriptedRank other = job.Start(1, {"init=gloo", "barrier", absl::StrCat("await=", sign), "shutdown"}, agent.EnvironmentOfStart(0));
+  ScriptedRank other =
+      job.Start(1, {"init=gloo", "barrier", absl::StrCat("await=", sign), "shutdown"}, agent.EnvironmentOfStart(0));
   ExpectSuccess(main);
   cohort::testing::GiveSign(sign);
   ExpectSuccess(other);

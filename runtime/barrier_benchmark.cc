@@ -5,7 +5,7 @@
 //   ProcessGroup::Agree            aim: the next line
 //   c10d store barrier             torch elastic's, through a TCPStore
 //
-// and how long until every rank knows that rank 0 brought an error (limit: 0.1 s), and that a rank was killed (limit: 1 s).
+// and how long until every rank knows that rank 0 brought an error (limit: 0.1 s) and that a rank was killed (1 s).
 //
 //   bazel run -c opt //runtime:barrier_benchmark [-- --smoke]
 
@@ -92,10 +92,15 @@ void RunRanks(int world_size, const std::function<void(int rank, ProcessGroup& g
       pids.push_back(pid);
       continue;
     }
-    const RankInfo info = {.rank = rank, .world_size = world_size, .local_rank = rank, .has_local_rank = true,
-                           .local_world_size = world_size, .master_addr = "127.0.0.1", .master_port = port};
-    absl::StatusOr<std::unique_ptr<ProcessGroup>> group =
-        InitProcessGroup({.backend = "gloo", .init_timeout = absl::Minutes(1), .timeout = absl::Minutes(1), .rank_info = info});
+    const RankInfo info = {.rank = rank,
+                           .world_size = world_size,
+                           .local_rank = rank,
+                           .has_local_rank = true,
+                           .local_world_size = world_size,
+                           .master_addr = "127.0.0.1",
+                           .master_port = port};
+    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = InitProcessGroup(
+        {.backend = "gloo", .init_timeout = absl::Minutes(1), .timeout = absl::Minutes(1), .rank_info = info});
     ABSL_CHECK_OK(group.status());
     rank_main(rank, **group);
     const absl::Status left = (*group)->Shutdown();
@@ -124,8 +129,9 @@ absl::Duration Percentile(std::vector<absl::Duration> times, double fraction) {
 
 void Print(const Way& way, absl::Duration reference) {
   const absl::Duration p50 = Percentile(way.block_p50s, 0.5);
-  std::printf("  %-28s p50 %7.1f us (%.1f to %.1f)  p99 %8.1f us  %.2fx\n", way.name.c_str(), absl::ToDoubleMicroseconds(p50),
-              absl::ToDoubleMicroseconds(Percentile(way.block_p50s, 0)), absl::ToDoubleMicroseconds(Percentile(way.block_p50s, 1)),
+  std::printf("  %-28s p50 %7.1f us (%.1f to %.1f)  p99 %8.1f us  %.2fx\n", way.name.c_str(),
+              absl::ToDoubleMicroseconds(p50), absl::ToDoubleMicroseconds(Percentile(way.block_p50s, 0)),
+              absl::ToDoubleMicroseconds(Percentile(way.block_p50s, 1)),
               absl::ToDoubleMicroseconds(Percentile(way.all, 0.99)), absl::FDivDuration(p50, reference));
 }
 
@@ -157,7 +163,8 @@ void MeasureWays(int world_size, const Size& size) {
         {"ProcessGroup::Barrier", [&] { ABSL_CHECK_OK(group.Barrier()); }},
         {"ProcessGroupGloo::barrier", [&] { gloo.barrier()->wait(); }},
         {"ProcessGroup::Agree", [&] { ABSL_CHECK_OK(group.Agree("round", absl::OkStatus())); }},
-        {"c10d store barrier", [&] { store->barrier(absl::StrCat("round", num_store_barriers++), world_size, std::chrono::minutes(1)); }},
+        {"c10d store barrier",
+         [&] { store->barrier(absl::StrCat("round", num_store_barriers++), world_size, std::chrono::minutes(1)); }},
     };
     for (int block = 0; block < size.num_blocks; ++block) {
       for (Way& way : ways) {
@@ -180,8 +187,9 @@ void MeasureWays(int world_size, const Size& size) {
 }
 
 void PrintNews(std::string_view what, int world_size, const std::vector<absl::Duration>& times) {
-  std::printf("%d ranks, until all know of %s: median %.2f ms, at most %.2f ms (%zu times)\n", world_size, std::string(what).c_str(),
-              absl::ToDoubleMilliseconds(Percentile(times, 0.5)), absl::ToDoubleMilliseconds(Percentile(times, 1)), times.size());
+  std::printf("%d ranks, until all know of %s: median %.2f ms, at most %.2f ms (%zu times)\n", world_size,
+              std::string(what).c_str(), absl::ToDoubleMilliseconds(Percentile(times, 0.5)),
+              absl::ToDoubleMilliseconds(Percentile(times, 1)), times.size());
   std::fflush(stdout);
 }
 

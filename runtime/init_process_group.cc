@@ -1,13 +1,14 @@
 // How the ranks meet.
 //
 // 1. Options and environment are checked, before any socket is opened. A world of one is ready then.
-// 2. Rank 0 listens at MASTER_ADDR:MASTER_PORT and the others connect to it as soon as it does; nothing else looks up a name. From
-//    here on, the control plane says who has not come and who has died, to all that are there (tcp_control_plane.cc).
-//    Under torchrun's agent that port is taken: by the agent's store. Then rank 0 listens elsewhere, and says where in the store.
-// 3. At the meeting each rank tells all others what it is and has. All draw the same conclusion from it, which backend on which
-//    devices, so an error is the same on all ranks and comes at once.
-// 4. The backend connects its own way. Nobody goes on before all have done so: what a rank does next, and does wrong, must not fail the
-//    InitProcessGroup of another.
+// 2. Rank 0 listens at MASTER_ADDR:MASTER_PORT and the others connect to it as soon as it does; nothing else looks up a
+//    name. From here on, the control plane says who has not come and who has died, to all that are there
+//    (tcp_control_plane.cc). Under torchrun's agent that port is taken: by the agent's store. Then rank 0 listens
+//    elsewhere, and says where in the store.
+// 3. At the meeting each rank tells all others what it is and has. All draw the same conclusion from it, which backend
+//    on which devices, so an error is the same on all ranks and comes at once.
+// 4. The backend connects its own way. Nobody goes on before all have done so: what a rank does next, and does wrong,
+//    must not fail the InitProcessGroup of another.
 
 #include "cohort/runtime/init_process_group.h"
 
@@ -65,8 +66,8 @@ absl::Status CheckOptions(const InitProcessGroupOptions& options) {
   ABSL_RETURN_IF_ERROR(internal::CheckBackendName(options.backend));
   for (absl::Duration timeout : {options.init_timeout, options.timeout}) {
     if (timeout <= absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(absl::StrCat("a timeout of the process group is ", absl::FormatDuration(timeout),
-                                                     ": it must be more than zero"));
+      return absl::InvalidArgumentError(absl::StrCat("a timeout of the process group is ",
+                                                     absl::FormatDuration(timeout), ": it must be more than zero"));
     }
   }
   return absl::OkStatus();
@@ -87,7 +88,8 @@ absl::StatusOr<std::vector<std::string>> GlooHostsByInterface() {
 
 std::string DescribeVisibleDevices() {
   const char* value = std::getenv(kDevicesVariable);
-  return value == nullptr ? absl::StrCat(kDevicesVariable, " is not set") : absl::StrCat(kDevicesVariable, "=\"", value, "\"");
+  return value == nullptr ? absl::StrCat(kDevicesVariable, " is not set")
+                          : absl::StrCat(kDevicesVariable, "=\"", value, "\"");
 }
 
 RankFacts FactsOf(const RankInfo& info, std::string gloo_host) {
@@ -123,9 +125,9 @@ class Newcomer {
     ABSL_ASSIGN_OR_RETURN(Meeting meeting, Meet());
     ABSL_ASSIGN_OR_RETURN(const BackendChoice choice, Choose(options_.backend, meeting));
     if (info_.rank == 0 && !choice.note.empty()) std::fprintf(stderr, "cohort: %s\n", choice.note.c_str());
-    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend,
-                          choice.backend == "gloo" ? ConnectByGloo(std::move(meeting.control_plane))
-                                                   : ConnectByNccl(std::move(meeting.control_plane)));
+    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend, choice.backend == "gloo"
+                                                                     ? ConnectByGloo(std::move(meeting.control_plane))
+                                                                     : ConnectByNccl(std::move(meeting.control_plane)));
     ABSL_RETURN_IF_ERROR(backend->Meet({.operation = "InitProcessGroup", .timeout = TimeLeft()}).status());
     return backend;
   }
@@ -166,13 +168,15 @@ class Newcomer {
     }
     return internal::HostMeeting(introduction, visit.local_host, [this](std::string_view endpoint) {
       const absl::Status status = agent_store_->SetOnce(kMeetingKey, std::string(endpoint));
-      return absl::IsAlreadyExists(status) ? absl::InvalidArgumentError("RANK=0 is used twice: there is a rank 0 already") : status;
+      return absl::IsAlreadyExists(status)
+                 ? absl::InvalidArgumentError("RANK=0 is used twice: there is a rank 0 already")
+                 : status;
     });
   }
 
   absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectByGloo(std::unique_ptr<ControlPlane> control) {
-    return internal::ConnectGloo(info_, {.hosts = gloo_hosts_, .connect_timeout = TimeLeft(), .timeout = options_.timeout},
-                                 std::move(control));
+    return internal::ConnectGloo(
+        info_, {.hosts = gloo_hosts_, .connect_timeout = TimeLeft(), .timeout = options_.timeout}, std::move(control));
   }
 
   absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectByNccl(std::unique_ptr<ControlPlane> control) {
@@ -229,7 +233,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupO
     }
     return ProcessGroup::WorldOfOne();
   }
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend, Newcomer(info, options, std::move(gloo_hosts)).Connect());
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend,
+                        Newcomer(info, options, std::move(gloo_hosts)).Connect());
   return std::make_unique<ProcessGroup>(info, std::move(backend), ProcessGroup::Options{.timeout = options.timeout});
 }
 

@@ -1,5 +1,5 @@
-// What happens when real processes meet, and when one of them dies, freezes, comes late or not at all. Every rank follows a script
-// (testing/rank_script_main.cc) and reports every step.
+// What happens when real processes meet, and when one of them dies, freezes, comes late or not at all. Every rank
+// follows a script (testing/rank_script_main.cc) and reports every step.
 
 #include "cohort/runtime/init_process_group.h"
 
@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, WorldSizeTest, ::testing::Values(2, 4));
 TEST_P(WorldSizeTest, RanksMeetAndKnowThemselves) {
   const int world_size = GetParam();
   ScriptedJob job(world_size);
-  std::vector<ScriptedRank> ranks = StartAll(job, world_size, {"init=gloo", "identity", "barrier", "agree=x", "shutdown"});
+  std::vector<ScriptedRank> ranks =
+      StartAll(job, world_size, {"init=gloo", "identity", "barrier", "agree=x", "shutdown"});
   ExpectSuccess(ranks);
   for (int rank = 0; rank < world_size; ++rank) {
     EXPECT_EQ(ranks[rank].Reports()[1].text, absl::StrCat(rank, " ", world_size, " ", rank, " ", world_size, " gloo"));
@@ -113,7 +114,8 @@ TEST(MeetingTest, EveryRankListsTheRankThatDidNotCome) {
   ScriptedJob job(3);
   std::vector<ScriptedRank> ranks = StartAll(job, 2, {"meet_for=2", "init=gloo"});
   ExpectFailure(ranks, "DEADLINE_EXCEEDED",
-                AllOf(HasSubstr("missing: rank 2"), HasSubstr("world size 3"), HasSubstr("MASTER_ADDR=127.0.0.1"), HasSubstr(absl::StrCat("MASTER_PORT=", job.port()))));
+                AllOf(HasSubstr("missing: rank 2"), HasSubstr("world size 3"), HasSubstr("MASTER_ADDR=127.0.0.1"),
+                      HasSubstr(absl::StrCat("MASTER_PORT=", job.port()))));
 }
 
 TEST(MeetingTest, EveryRankSaysThatRank0DidNotCome) {
@@ -121,7 +123,8 @@ TEST(MeetingTest, EveryRankSaysThatRank0DidNotCome) {
   std::vector<ScriptedRank> ranks;
   for (int rank : {1, 2}) ranks.push_back(job.Start(rank, {"meet_for=2", "init=gloo"}));
   ExpectFailure(ranks, "DEADLINE_EXCEEDED",
-                AllOf(HasSubstr("missing: rank 0"), HasSubstr("world size 3"), HasSubstr("MASTER_ADDR=127.0.0.1"), HasSubstr(absl::StrCat("MASTER_PORT=", job.port()))));
+                AllOf(HasSubstr("missing: rank 0"), HasSubstr("world size 3"), HasSubstr("MASTER_ADDR=127.0.0.1"),
+                      HasSubstr(absl::StrCat("MASTER_PORT=", job.port()))));
 }
 
 TEST(MeetingTest, ALateRankIsWaitedFor) {
@@ -146,7 +149,8 @@ TEST(MeetingTest, ARankNumberUsedTwiceIsAnErrorOnTheSecond) {
   const int refused = rivals[0].Reports().empty() ? 1 : 0;
   EXPECT_THAT(rivals[refused].Reports()[0], FailsWith("INVALID_ARGUMENT", HasSubstr("rank 1")));
   ScriptedRank last = job.Start(2, {"init=gloo", "barrier", "shutdown"});
-  for (ScriptedRank* rank : {&main[0], &rivals[1 - refused], &last}) EXPECT_THAT(AwaitQuietEnd(*rank), Each(Succeeds()));
+  for (ScriptedRank* rank : {&main[0], &rivals[1 - refused], &last})
+    EXPECT_THAT(AwaitQuietEnd(*rank), Each(Succeeds()));
 }
 
 TEST(MeetingTest, APortInUseIsAnErrorThatNamesIt) {
@@ -212,10 +216,12 @@ TEST(BadInputTest, ATimeoutOfNothingIsRefused) {
 // ---- Choosing the backend; there is no GPU in a test ----
 
 TEST(BackendTest, NcclWithoutAGpuIsTheSameErrorOnAllRanks) {
-  for (const auto& [value, shown] : {std::pair("", "CUDA_VISIBLE_DEVICES is not set"), std::pair("0,1", "CUDA_VISIBLE_DEVICES=\"0,1\"")}) {
+  for (const auto& [value, shown] :
+       {std::pair("", "CUDA_VISIBLE_DEVICES is not set"), std::pair("0,1", "CUDA_VISIBLE_DEVICES=\"0,1\"")}) {
     ScriptedJob job(2);
     std::vector<ScriptedRank> ranks = StartAll(job, 2, {"init=nccl"}, {{"CUDA_VISIBLE_DEVICES", value}});
-    ExpectFailure(ranks, "FAILED_PRECONDITION", AllOf(HasSubstr("rank 0 cannot use nccl"), HasSubstr("no visible GPU"), HasSubstr(shown)));
+    ExpectFailure(ranks, "FAILED_PRECONDITION",
+                  AllOf(HasSubstr("rank 0 cannot use nccl"), HasSubstr("no visible GPU"), HasSubstr(shown)));
     EXPECT_EQ(ranks[0].Reports()[0].text, ranks[1].Reports()[0].text);
   }
 }
@@ -233,20 +239,23 @@ TEST(BackendTest, AutoBecomesGlooAndOnlyTheMainRankSaysWhy) {
   for (ScriptedRank& rank : ranks) EXPECT_THAT(rank.Reports()[1].text, ::testing::EndsWith("gloo"));
   const std::vector<std::string> lines = absl::StrSplit(ranks[0].Errors(), '\n');
   EXPECT_EQ(lines.size(), 2u) << "one line and what follows it: nothing";
-  EXPECT_THAT(lines[0], AllOf(StartsWith("cohort: "), HasSubstr("rank 0 cannot use nccl"), HasSubstr("no visible GPU")));
+  EXPECT_THAT(lines[0],
+              AllOf(StartsWith("cohort: "), HasSubstr("rank 0 cannot use nccl"), HasSubstr("no visible GPU")));
   EXPECT_EQ(ranks[1].Errors(), "");
 }
 
 TEST(BackendTest, GlooNeedsNoLocalRank) {
   ScriptedJob job(2);
-  std::vector<ScriptedRank> ranks = StartAll(job, 2, {"init=gloo", "identity", "shutdown"}, {{"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}});
+  std::vector<ScriptedRank> ranks =
+      StartAll(job, 2, {"init=gloo", "identity", "shutdown"}, {{"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}});
   ExpectSuccess(ranks);
 }
 
 // ---- Addresses ----
 
 class AddressTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Loopback, AddressTest, ::testing::Values("127.0.0.1", "localhost", "::1", "[::1]", "127.0.0.2"));
+INSTANTIATE_TEST_SUITE_P(Loopback, AddressTest,
+                         ::testing::Values("127.0.0.1", "localhost", "::1", "[::1]", "127.0.0.2"));
 
 TEST_P(AddressTest, RanksMeetThere) {
   ScriptedJob job(2, GetParam());
@@ -278,13 +287,15 @@ TEST_P(OneFamilyTest, RanksMeetThereOrSayAtOnceThatThereIsNoSuchAddress) {
   for (ScriptedRank& rank : ranks) {
     const Reports reports = AwaitQuietEnd(rank);
     ASSERT_FALSE(reports.empty());
-    EXPECT_THAT(reports[0], FailsWith("INVALID_ARGUMENT", AllOf(HasSubstr("no such address"), HasSubstr(GetParam().master_addr))));
+    EXPECT_THAT(reports[0],
+                FailsWith("INVALID_ARGUMENT", AllOf(HasSubstr("no such address"), HasSubstr(GetParam().master_addr))));
   }
 }
 
 TEST(AddressTest, TheInterfaceCanBeChosen) {
   ScriptedJob job(2, "::1");
-  std::vector<ScriptedRank> ranks = StartAll(job, 2, {"init=gloo", "barrier", "shutdown"}, {{"GLOO_SOCKET_IFNAME", "lo"}});
+  std::vector<ScriptedRank> ranks =
+      StartAll(job, 2, {"init=gloo", "barrier", "shutdown"}, {{"GLOO_SOCKET_IFNAME", "lo"}});
   ExpectSuccess(ranks);
 }
 
@@ -365,7 +376,8 @@ TEST(FailureTest, EverySurvivorOfABarrierNamesTheRankThatIsFrozen) {
   for (ScriptedRank& rank : ranks) {
     const Reports reports = AwaitQuietEnd(rank);
     ASSERT_EQ(reports.size(), 6u);
-    EXPECT_THAT(reports[4], FailsWith("DEADLINE_EXCEEDED", AllOf(HasSubstr("Barrier"), HasSubstr("missing: rank 2"), HasSubstr("2s"))));
+    EXPECT_THAT(reports[4], FailsWith("DEADLINE_EXCEEDED",
+                                      AllOf(HasSubstr("Barrier"), HasSubstr("missing: rank 2"), HasSubstr("2s"))));
   }
 }
 
@@ -394,7 +406,8 @@ TEST(FailureTest, OtherTensorsThanTheMainRanksAreAnErrorOnAllAndEndNoProcess) {
   ScriptedJob job(3);
   std::vector<ScriptedRank> ranks = StartAll(job, 2, {"wait_for=60", "init=gloo", "sum=5"});
   ranks.push_back(job.Start(2, {"wait_for=60", "init=gloo", "sum=700"}));
-  ExpectFailure(ranks, "FAILED_PRECONDITION", AllOf(HasSubstr("rank 2: "), HasSubstr("Float[5]"), HasSubstr("Float[700]")));
+  ExpectFailure(ranks, "FAILED_PRECONDITION",
+                AllOf(HasSubstr("rank 2: "), HasSubstr("Float[5]"), HasSubstr("Float[700]")));
 }
 
 TEST(FailureTest, ATensorThatCannotBeSentIsAnErrorOnAll) {
@@ -402,18 +415,20 @@ TEST(FailureTest, ATensorThatCannotBeSentIsAnErrorOnAll) {
   std::vector<ScriptedRank> ranks;
   ranks.push_back(job.Start(0, {"wait_for=60", "init=gloo", "sum=1"}));
   ranks.push_back(job.Start(1, {"wait_for=60", "init=gloo", "bad"}));
-  ExpectFailure(ranks, "INVALID_ARGUMENT", AllOf(HasSubstr("rank 1: "), HasSubstr("tensor 0 is on meta and must be on cpu")));
+  ExpectFailure(ranks, "INVALID_ARGUMENT",
+                AllOf(HasSubstr("rank 1: "), HasSubstr("tensor 0 is on meta and must be on cpu")));
 }
 
-// A rank that goes in the middle of a large message leaves the receiver's gloo thread waiting: nobody else may wait with it. The shim
-// makes it go after 10 of 80 MB.
+// A rank that goes in the middle of a large message leaves the receiver's gloo thread waiting: nobody else may wait
+// with it. The shim makes it go after 10 of 80 MB.
 class HalfAMessageTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Signal, HalfAMessageTest, ::testing::Values(SIGKILL, SIGSTOP));
 
 TEST_P(HalfAMessageTest, DoesNotKeepTheReceiver) {
   ScriptedJob job(2);
   const bool is_frozen = GetParam() == SIGSTOP;
-  const std::vector<std::string> steps = {is_frozen ? "wait_for=3" : "wait_for=60", "init=gloo", "broadcast=20000000", "destroy"};
+  const std::vector<std::string> steps = {is_frozen ? "wait_for=3" : "wait_for=60", "init=gloo", "broadcast=20000000",
+                                          "destroy"};
   std::vector<ScriptedRank> receiver;
   receiver.push_back(job.Start(1, steps));
   ScriptedRank sender = job.Start(0, steps,

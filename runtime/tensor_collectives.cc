@@ -1,8 +1,8 @@
 // How a collective goes.
 //
 // 1. The tensors are checked. Gloo and NCCL would crash or compute nonsense.
-// 2. On gloo, the main rank says what it brings, in a message of fixed size, and who brings something else stops here: two ranks whose
-//    messages differ in size make Gloo end the process. It costs one broadcast.
+// 2. On gloo, the main rank says what it brings, in a message of fixed size, and who brings something else stops here:
+//    two ranks whose messages differ in size make Gloo end the process. It costs one broadcast.
 // 3. Tensors of one type travel together in one flat buffer: latency is paid once, and not once a parameter.
 
 #include "cohort/runtime/tensor_collectives.h"
@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/ATen.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "ATen/ATen.h"
 #include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/internal/torch_duration.h"
@@ -63,7 +63,8 @@ absl::Status CheckTensors(const Operation& operation, absl::Span<const at::Tenso
 std::string Describe(std::string_view name, absl::Span<const at::Tensor> tensors) {
   return absl::StrCat(tensors.size(), " tensors to ", name, ": ",
                       absl::StrJoin(tensors, ", ", [](std::string* out, const at::Tensor& tensor) {
-                        absl::StrAppend(out, c10::toString(tensor.scalar_type()), "[", absl::StrJoin(tensor.sizes(), ", "), "]");
+                        absl::StrAppend(out, c10::toString(tensor.scalar_type()), "[",
+                                        absl::StrJoin(tensor.sizes(), ", "), "]");
                       }));
 }
 
@@ -77,7 +78,8 @@ uint64_t Hash(std::string_view text) {
 }
 
 // Returns OK if the main rank brings what this rank brings.
-absl::Status CheckSameAsMain(TorchBackend& backend, const std::string& mine, absl::Duration timeout, SteadyTime deadline) {
+absl::Status CheckSameAsMain(TorchBackend& backend, const std::string& mine, absl::Duration timeout,
+                             SteadyTime deadline) {
   constexpr size_t kHeaderBytes = 256;
   const uint64_t hash = Hash(mine);
   std::string header(kHeaderBytes, '\0');
@@ -90,8 +92,8 @@ absl::Status CheckSameAsMain(TorchBackend& backend, const std::string& mine, abs
   ABSL_RETURN_IF_ERROR(backend.Await(backend.torch_backend().broadcast(tensors, options), deadline));
   const char* of_main = static_cast<const char*>(tensors[0].const_data_ptr());
   if (std::memcmp(of_main, &hash, sizeof(hash)) == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("this rank brings ", mine.substr(0, kHeaderBytes), "; the main rank brings ", of_main + sizeof(hash)));
+  return absl::FailedPreconditionError(absl::StrCat("this rank brings ", mine.substr(0, kHeaderBytes),
+                                                    "; the main rank brings ", of_main + sizeof(hash)));
 }
 
 // Runs `operation` on `tensors`, all of one type, by way of one buffer.
@@ -134,8 +136,8 @@ absl::Status RunCollective(ProcessGroup& group, const Operation& operation, absl
   if (group.world_size() == 1) return absl::OkStatus();
   auto* backend = dynamic_cast<TorchBackend*>(group.backend());
   if (backend == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(operation.name, ": a group with backend ", group.backend_name(),
-                                                 " carries no tensors"));
+    return absl::UnimplementedError(
+        absl::StrCat(operation.name, ": a group with backend ", group.backend_name(), " carries no tensors"));
   }
   return backend->Run(operation.name, group.timeout(), [&](SteadyTime deadline) -> absl::Status {
     const at::NoGradGuard no_grad;
@@ -151,9 +153,7 @@ absl::Status RunCollective(ProcessGroup& group, const Operation& operation, absl
 }
 
 Operation AllReduce(std::string_view name, int divisor, absl::Duration timeout) {
-  return {.name = name,
-          .divisor = divisor,
-          .start = [timeout](c10d::Backend& torch, std::vector<at::Tensor>& flat) {
+  return {.name = name, .divisor = divisor, .start = [timeout](c10d::Backend& torch, std::vector<at::Tensor>& flat) {
             c10d::AllreduceOptions options;
             options.timeout = internal::ToTorchTimeout(timeout);
             return torch.allreduce(flat, options);
@@ -176,12 +176,13 @@ absl::Status AllReduceMean(ProcessGroup& group, absl::Span<const at::Tensor> ten
 }
 
 absl::Status BroadcastTensors(ProcessGroup& group, absl::Span<const at::Tensor> tensors) {
-  const Operation operation = {.name = "BroadcastTensors",
-                               .start = [timeout = group.timeout()](c10d::Backend& torch, std::vector<at::Tensor>& flat) {
-                                 c10d::BroadcastOptions options;
-                                 options.timeout = internal::ToTorchTimeout(timeout);
-                                 return torch.broadcast(flat, options);
-                               }};
+  const Operation operation = {
+      .name = "BroadcastTensors",
+      .start = [timeout = group.timeout()](c10d::Backend& torch, std::vector<at::Tensor>& flat) {
+        c10d::BroadcastOptions options;
+        options.timeout = internal::ToTorchTimeout(timeout);
+        return torch.broadcast(flat, options);
+      }};
   return RunCollective(group, operation, tensors);
 }
 

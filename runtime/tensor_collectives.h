@@ -2,10 +2,11 @@
 //
 // Collectives on tensors, for programs that do not need more than a few of them.
 //
-// Every function but TensorDevice is collective: all ranks bring tensors of the same shapes and types, in the same order. It blocks until
-// the result is there, at most group.timeout(), and changes the tensors in place; parameters too, without their gradients' knowledge.
-// Tensors must be dense and on TensorDevice(group). Results are the same on all ranks, bit for bit, and from run to run. Tensors of one
-// type travel together, so one call with many is faster than many calls. In a world of one nothing happens.
+// Every function but TensorDevice is collective: all ranks bring tensors of the same shapes and types, in the same
+// order. It blocks until the result is there, at most group.timeout(), and changes the tensors in place; parameters
+// too, without their gradients' knowledge. Tensors must be dense and on TensorDevice(group). Results are the same on
+// all ranks, bit for bit, and from run to run. Tensors of one type travel together, so one call with many is faster
+// than many calls. In a world of one nothing happens.
 //
 // Errors: those of ProcessGroup, all of which poison the group. Among them
 //   InvalidArgument     a tensor that is undefined, sparse, on another device, or of a type that has no mean

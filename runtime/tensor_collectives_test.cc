@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "ATen/ATen.h"
+#include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/runtime/process_group.h"
+#include "cohort/runtime/testing/thread_group.h"
 #include "cohort/tests/harness/shared_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,6 +22,7 @@ namespace cohort {
 namespace {
 
 using absl_testing::IsOk;
+using absl_testing::StatusIs;
 using cohort::testing::SharedGroup;
 using ::testing::Each;
 
@@ -45,7 +48,8 @@ TEST(TensorCollectivesTest, SumsEveryElementOfEveryTensor) {
 
 TEST(TensorCollectivesTest, SumsEveryType) {
   std::vector<at::Tensor> tensors;
-  const std::vector<at::ScalarType> types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte, at::kChar};
+  const std::vector<at::ScalarType> types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+                                             at::kInt,   at::kLong,   at::kByte, at::kChar};
   for (at::ScalarType type : types) tensors.push_back(at::full({5}, MyShare(), type));
   ASSERT_THAT(AllReduceSum(SharedGroup(), tensors), IsOk());
   for (size_t i = 0; i < types.size(); ++i) {
@@ -70,11 +74,11 @@ TEST(TensorCollectivesTest, BroadcastsWhatTheMainRankHas) {
 TEST(TensorCollectivesTest, TakesTensorsAsTheyCome) {
   const at::Tensor whole = at::full({4, 6}, MyShare());
   const std::vector<at::Tensor> tensors = {
-      whole.narrow(1, 1, 3),                              // a view with gaps
-      at::full({3, 2}, MyShare()).t(),                    // transposed
-      at::full({}, MyShare()),                            // no dimensions
-      at::empty({0, 7}),                                  // no elements
-      at::full({2}, MyShare()).requires_grad_(),          // a parameter
+      whole.narrow(1, 1, 3),                      // a view with gaps
+      at::full({3, 2}, MyShare()).t(),            // transposed
+      at::full({}, MyShare()),                    // no dimensions
+      at::empty({0, 7}),                          // no elements
+      at::full({2}, MyShare()).requires_grad_(),  // a parameter
   };
   ASSERT_THAT(AllReduceSum(SharedGroup(), tensors), IsOk());
   EXPECT_EQ(tensors[0].sum().item<double>(), 12 * SumOfRanks());
@@ -95,6 +99,13 @@ TEST(TensorCollectivesTest, AParameterKeepsItsStorage) {
 TEST(TensorCollectivesTest, NothingIsNothing) {
   EXPECT_THAT(AllReduceSum(SharedGroup(), {}), IsOk());
   EXPECT_THAT(BroadcastTensors(SharedGroup(), {at::empty({0})}), IsOk());
+}
+
+TEST(TensorCollectivesTest, AGroupOfThreadsCarriesNoTensors) {
+  testing::ThreadGroup threads({.world_size = 2});
+  const std::vector<absl::Status> outcomes =
+      threads.Run([](ProcessGroup& group) { return AllReduceSum(group, {at::ones({1})}); });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kUnimplemented)));
 }
 
 // Floating point sums depend on their order, which must depend on nothing else.

@@ -18,9 +18,9 @@
 
 namespace cohort {
 
-// Local. Calls `function()` and returns its result, or OK if it returns nothing. What it throws becomes a Status by the table
-// in internal/exception_status.h. `deadline` is the time by which `function` had to be done: it tells a transport that
-// broke from one that was waited for too long. absl::InfiniteFuture() where nothing is waited for.
+// Local. Calls `function()` and returns its result, or OK if it returns nothing. What it throws becomes a Status by the
+// table in internal/exception_status.h. `deadline` is the time by which `function` had to be done: it tells a transport
+// that broke from one that was waited for too long. absl::InfiniteFuture() where nothing is waited for.
 template <typename Function>
 auto InvokeTorch(absl::Time deadline, Function&& function) {
   using Result = std::invoke_result_t<Function>;

@@ -28,13 +28,14 @@ absl::Status CheckNccl(const std::vector<RankFacts>& ranks) {
     const RankFacts& facts = ranks[rank];
     const absl::StatusOr<int> device = ChooseDevice(facts, static_cast<int>(ranks.size()));
     if (!device.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " cannot use nccl: ", device.status().message()));
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " cannot use nccl: ", device.status().message()));
     }
     const auto [other, is_new] = rank_on_device.emplace(facts.devices[*device], rank);
     if (!is_new) {
-      return absl::FailedPreconditionError(absl::StrCat("rank ", other->second, " and rank ", rank,
-                                                        " cannot both use nccl on one device, GPU ", other->first, " (LOCAL_RANK=",
-                                                        facts.local_rank, ", ", facts.visible_devices, ")"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", other->second, " and rank ", rank, " cannot both use nccl on one device, GPU ",
+                       other->first, " (LOCAL_RANK=", facts.local_rank, ", ", facts.visible_devices, ")"));
     }
   }
   return absl::OkStatus();
@@ -47,10 +48,11 @@ absl::Status CheckGloo(const std::vector<RankFacts>& ranks) {
     for (int on_loopback : {0, rank}) {
       const absl::StatusOr<std::vector<Endpoint>> host = Resolve(ranks[on_loopback].gloo_host, 0);
       if (host.ok() && !host->front().is_loopback()) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rank 0 and rank ", rank, " are on different machines, but rank ", on_loopback, "'s address for gloo is loopback (",
-          ranks[on_loopback].gloo_host, "): set MASTER_ADDR to an address that all machines reach, or GLOO_SOCKET_IFNAME to the "
-          "network interface that connects them"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank 0 and rank ", rank, " are on different machines, but rank ", on_loopback,
+                       "'s address for gloo is loopback (", ranks[on_loopback].gloo_host,
+                       "): set MASTER_ADDR to an address that all machines reach, or GLOO_SOCKET_IFNAME to the "
+                       "network interface that connects them"));
     }
   }
   return absl::OkStatus();
@@ -59,9 +61,12 @@ absl::Status CheckGloo(const std::vector<RankFacts>& ranks) {
 }  // namespace
 
 std::string EncodeFacts(const RankFacts& facts) {
-  const std::vector<std::string> fields = {absl::StrCat(facts.has_local_rank),  absl::StrCat(facts.local_rank),
-                                           absl::StrCat(facts.has_nccl),        absl::StrJoin(facts.devices, " "),
-                                           absl::CEscape(facts.visible_devices), facts.network_stack,
+  const std::vector<std::string> fields = {absl::StrCat(facts.has_local_rank),
+                                           absl::StrCat(facts.local_rank),
+                                           absl::StrCat(facts.has_nccl),
+                                           absl::StrJoin(facts.devices, " "),
+                                           absl::CEscape(facts.visible_devices),
+                                           facts.network_stack,
                                            facts.gloo_host};
   return absl::StrJoin(fields, "\n");
 }
@@ -90,8 +95,8 @@ absl::StatusOr<int> ChooseDevice(const RankFacts& facts, int world_size) {
     return absl::FailedPreconditionError(absl::StrCat("no visible GPU (", facts.visible_devices, ")"));
   }
   if (world_size > 1 && !facts.has_local_rank) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("LOCAL_RANK is not set, so which of the ", num_devices, " visible GPUs is its own cannot be told"));
+    return absl::FailedPreconditionError(absl::StrCat("LOCAL_RANK is not set, so which of the ", num_devices,
+                                                      " visible GPUs is its own cannot be told"));
   }
   if (facts.local_rank < num_devices) return facts.local_rank;
   if (num_devices == 1) return 0;

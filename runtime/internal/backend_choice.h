@@ -52,7 +52,8 @@ absl::Status CheckBackendName(std::string_view requested);
 // A pure function of what is the same on all ranks, so that all come to the same result. `ranks` by rank, at least one.
 //
 // Errors:
-//   FailedPrecondition  "nccl" is asked for and a rank cannot use it (names the first, and why), or two ranks have one device
+//   FailedPrecondition  "nccl" is asked for and a rank cannot use it (names the first, and why), or two ranks have one
+//                       device (names both)
 //   InvalidArgument     gloo would have to connect different machines through a loopback address
 absl::StatusOr<BackendChoice> ChooseBackend(std::string_view requested, const std::vector<RankFacts>& ranks);
 

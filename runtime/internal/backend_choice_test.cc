@@ -71,22 +71,25 @@ TEST(ChooseDeviceTest, TakesTheOnlyVisibleDeviceWhateverTheLocalRank) {
 }
 
 TEST(ChooseDeviceTest, RefusesALocalRankBeyondTheDevices) {
-  EXPECT_THAT(ChooseDevice(Facts(2), 3), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                  AllOf(HasSubstr("LOCAL_RANK=2"), HasSubstr("only 2 GPUs are visible"))));
+  EXPECT_THAT(ChooseDevice(Facts(2), 3),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("LOCAL_RANK=2"), HasSubstr("only 2 GPUs are visible"))));
 }
 
 TEST(ChooseDeviceTest, RefusesToGuessTheLocalRankUnlessAlone) {
   RankFacts facts = Facts(0);
   facts.has_local_rank = false;
-  EXPECT_THAT(ChooseDevice(facts, 2), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LOCAL_RANK is not set")));
+  EXPECT_THAT(ChooseDevice(facts, 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LOCAL_RANK is not set")));
   EXPECT_THAT(ChooseDevice(facts, 1), IsOkAndHolds(0));
 }
 
 TEST(ChooseDeviceTest, ShowsTheVariableThatHidesTheDevices) {
   RankFacts facts = Facts(0, {});
   facts.visible_devices = "CUDA_VISIBLE_DEVICES=\"\"";
-  EXPECT_THAT(ChooseDevice(facts, 2), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                               AllOf(HasSubstr("no visible GPU"), HasSubstr("CUDA_VISIBLE_DEVICES=\"\""))));
+  EXPECT_THAT(ChooseDevice(facts, 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("no visible GPU"), HasSubstr("CUDA_VISIBLE_DEVICES=\"\""))));
 }
 
 TEST(ChooseBackendTest, AutoIsNcclIfEveryRankCan) {
@@ -112,15 +115,16 @@ TEST(ChooseBackendTest, GlooIsGlooEvenIfEveryRankCouldDoMore) {
 }
 
 TEST(ChooseBackendTest, NcclIsAnErrorIfOneRankCannot) {
-  EXPECT_THAT(ChooseBackend("nccl", {Facts(0), WithoutNccl(Facts(1))}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("rank 1 cannot use nccl"), HasSubstr("no visible GPU"), HasSubstr("--config=cuda"))));
+  EXPECT_THAT(
+      ChooseBackend("nccl", {Facts(0), WithoutNccl(Facts(1))}),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("rank 1 cannot use nccl"), HasSubstr("no visible GPU"), HasSubstr("--config=cuda"))));
 }
 
 TEST(ChooseBackendTest, TwoRanksOnOneDeviceAreNamedBoth) {
-  EXPECT_THAT(ChooseBackend("nccl", {Facts(0), Facts(1), Facts(1)}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("rank 1 and rank 2"), HasSubstr("GPU-b"))));
+  EXPECT_THAT(
+      ChooseBackend("nccl", {Facts(0), Facts(1), Facts(1)}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr("rank 1 and rank 2"), HasSubstr("GPU-b"))));
 }
 
 TEST(ChooseBackendTest, TheSameNumberOnTwoMachinesIsTwoDevices) {
@@ -129,7 +133,8 @@ TEST(ChooseBackendTest, TheSameNumberOnTwoMachinesIsTwoDevices) {
 
 TEST(ChooseBackendTest, GlooOnTwoMachinesNeedsAnAddressThatLeadsFromOneToTheOther) {
   EXPECT_THAT(ChooseBackend("gloo", {Facts(0), On("machine-2", "10.0.0.2", Facts(0))}), IsOk());
-  EXPECT_THAT(ChooseBackend("gloo", {On("machine-1", "127.0.0.1", Facts(0)), On("machine-1", "127.0.0.1", Facts(1))}), IsOk());
+  EXPECT_THAT(ChooseBackend("gloo", {On("machine-1", "127.0.0.1", Facts(0)), On("machine-1", "127.0.0.1", Facts(1))}),
+              IsOk());
   for (const char* loopback : {"127.0.1.1", "::1"}) {
     EXPECT_THAT(ChooseBackend("gloo", {Facts(0), On("machine-2", loopback, Facts(0))}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
@@ -138,8 +143,9 @@ TEST(ChooseBackendTest, GlooOnTwoMachinesNeedsAnAddressThatLeadsFromOneToTheOthe
 }
 
 TEST(ChooseBackendTest, AnUnknownBackendIsRefusedWithThoseThatThereAre) {
-  EXPECT_THAT(CheckBackendName("mpi"), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                AllOf(HasSubstr("\"mpi\""), HasSubstr("auto"), HasSubstr("gloo"), HasSubstr("nccl"))));
+  EXPECT_THAT(CheckBackendName("mpi"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"mpi\""), HasSubstr("auto"), HasSubstr("gloo"), HasSubstr("nccl"))));
 }
 
 }  // namespace

@@ -75,7 +75,8 @@ std::string InterfaceNames(const ifaddrs* list) {
 }  // namespace
 
 Endpoint::Endpoint(const sockaddr* address, socklen_t size) : size_(size) {
-  ABSL_CHECK(address->sa_family == AF_INET || address->sa_family == AF_INET6) << "address family " << address->sa_family;
+  ABSL_CHECK(address->sa_family == AF_INET || address->sa_family == AF_INET6)
+      << "address family " << address->sa_family;
   ABSL_CHECK_LE(size, sizeof(storage_));
   std::memcpy(&storage_, address, size);
 }
@@ -183,8 +184,9 @@ absl::StatusOr<Endpoint> FirstRoutableAddress(int family) {
       return EndpointOf(*entry);
     }
   }
-  return absl::NotFoundError(absl::StrCat("no network interface with an ", family == AF_INET ? "IPv4" : "IPv6",
-                                          " address that others can reach; this machine has: ", InterfaceNames(list.get())));
+  return absl::NotFoundError(
+      absl::StrCat("no network interface with an ", family == AF_INET ? "IPv4" : "IPv6",
+                   " address that others can reach; this machine has: ", InterfaceNames(list.get())));
 }
 
 std::string NetworkStackId() {

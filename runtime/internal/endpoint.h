@@ -1,6 +1,7 @@
 // File: endpoint.h
 //
-// Endpoint: an IP address and a port, as numbers. Names are looked up once, here, so that nothing below asks a DNS server.
+// Endpoint: an IP address and a port, as numbers. Names are looked up once, here, so that nothing below asks a DNS
+// server.
 
 #ifndef COHORT_RUNTIME_INTERNAL_ENDPOINT_H_
 #define COHORT_RUNTIME_INTERNAL_ENDPOINT_H_
@@ -47,8 +48,8 @@ class Endpoint {
   socklen_t size_;
 };
 
-// Local. Every address of `host` in the resolver's order. Numbers need no look-up; a name may block as long as the system's
-// resolver does.
+// Local. Every address of `host` in the resolver's order. Numbers need no look-up; a name may block as long as the
+// system's resolver does.
 //
 // Errors: NotFound (the resolver's reason, with `host`).
 absl::StatusOr<std::vector<Endpoint>> Resolve(const std::string& host, int port);
@@ -63,8 +64,8 @@ absl::StatusOr<std::vector<Endpoint>> InterfaceAddresses(std::string_view names)
 // Errors: NotFound.
 absl::StatusOr<Endpoint> FirstRoutableAddress(int family);
 
-// Local. The same on two processes exactly if they share a network stack, so that loopback connects them: the kernel's boot and
-// the network namespace.
+// Local. The same on two processes exactly if they share a network stack, so that loopback connects them: the kernel's
+// boot and the network namespace.
 std::string NetworkStackId();
 
 }  // namespace cohort::internal

@@ -46,7 +46,8 @@ TEST(EndpointTest, WildcardIsEveryAddressOfTheFamily) {
 }
 
 TEST(ResolveTest, SaysWhichNameHasNoAddress) {
-  EXPECT_THAT(Resolve("no-such-host.invalid", 1), StatusIs(absl::StatusCode::kNotFound, HasSubstr("no-such-host.invalid")));
+  EXPECT_THAT(Resolve("no-such-host.invalid", 1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no-such-host.invalid")));
 }
 
 TEST(InterfaceAddressesTest, FindsLoopback) {

@@ -69,7 +69,8 @@ TEST(StatusFromExceptionTest, ATransportErrorWhileThereIsTimeIsUnavailable) {
 
 TEST(StatusFromExceptionTest, ATransportErrorOnceTimeIsUpIsTheDeadlines) {
   for (const Case& thrown : TransportErrors()) {
-    EXPECT_THAT(StatusFromException(thrown.exception, true), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("text")))
+    EXPECT_THAT(StatusFromException(thrown.exception, true),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("text")))
         << thrown.type;
   }
 }
@@ -77,7 +78,8 @@ TEST(StatusFromExceptionTest, ATransportErrorOnceTimeIsUpIsTheDeadlines) {
 TEST(StatusFromExceptionTest, OtherErrorsKeepTheirCodeWhateverTheTime) {
   for (const Case& thrown : OtherErrors()) {
     for (bool time_is_up : {false, true}) {
-      EXPECT_THAT(StatusFromException(thrown.exception, time_is_up), StatusIs(thrown.code, HasSubstr("text"))) << thrown.type;
+      EXPECT_THAT(StatusFromException(thrown.exception, time_is_up), StatusIs(thrown.code, HasSubstr("text")))
+          << thrown.type;
     }
   }
 }

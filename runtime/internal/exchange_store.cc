@@ -28,7 +28,8 @@ absl::Status ExchangeStore::status() const {
 // A key is followed by a space in what the ranks tell each other.
 absl::Status ExchangeStore::ExchangeLocked(const std::string& key, const std::vector<uint8_t>& value) {
   if (exchange_ == nullptr) return absl::AbortedError("the store is closed");
-  if (key.find(' ') != std::string::npos) return absl::InvalidArgumentError(absl::StrCat("a space in the key \"", key, "\""));
+  if (key.find(' ') != std::string::npos)
+    return absl::InvalidArgumentError(absl::StrCat("a space in the key \"", key, "\""));
   ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                         exchange_(absl::StrCat(key, " ", std::string(value.begin(), value.end()))));
   for (const std::string& one : all) {

@@ -20,8 +20,9 @@
 
 namespace cohort::internal {
 
-// When the ranks connect, each sets one key and reads those of all others, in the same order. So each `set` is an exchange, in which every
-// rank tells every other what it sets, and afterwards every key is there. What happens to a rank meanwhile is known at once.
+// When the ranks connect, each sets one key and reads those of all others, in the same order. So each `set` is an
+// exchange, in which every rank tells every other what it sets, and afterwards every key is there. What happens to a
+// rank meanwhile is known at once.
 class ExchangeStore final : public c10d::Store {
  public:
   // Collective: gives every rank the bytes of all, by rank.
@@ -49,7 +50,8 @@ class ExchangeStore final : public c10d::Store {
   bool deleteKey(const std::string& key) override;
 
  private:
-  absl::Status ExchangeLocked(const std::string& key, const std::vector<uint8_t>& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ExchangeLocked(const std::string& key, const std::vector<uint8_t>& value)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   Exchange exchange_ ABSL_GUARDED_BY(mutex_);  // null once closed

@@ -33,9 +33,8 @@ TEST(ExchangeStoreTest, SettingAKeyBringsThoseOfAllRanks) {
 }
 
 TEST(ExchangeStoreTest, AFailedExchangeIsThrownIntoLibTorchAndRemembered) {
-  ExchangeStore store([](std::string) -> absl::StatusOr<std::vector<std::string>> {
-    return absl::UnavailableError("rank 1 is gone");
-  });
+  ExchangeStore store(
+      [](std::string) -> absl::StatusOr<std::vector<std::string>> { return absl::UnavailableError("rank 1 is gone"); });
   EXPECT_THROW(store.set("0/0", Bytes{}), c10::DistStoreError);
   EXPECT_THAT(store.status(), StatusIs(absl::StatusCode::kUnavailable, "rank 1 is gone"));
 }

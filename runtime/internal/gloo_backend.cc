@@ -1,15 +1,18 @@
 // What ProcessGroupGloo does not do by itself, and how it is made to:
 //
-// 1. Its waits do not hear that a rank has died if they are waiting for another one, or are in the middle of a large message: the
-//    thread that waits would stay until the operation's timeout. So nobody waits in it: the caller waits in OperationWait,
-//    which the end of the operation and the poison of the group both end.
-// 2. Its worker threads still wait then. BreakOff lets them go: a receive that times out closes, in Gloo, every connection of
-//    its context and fails whatever waits on them. All but an operation in the middle of a large message, which Gloo forgets to
-//    tell.
-// 3. Its destructor joins the worker threads, so it would block on the latter until their timeout. Then the object is left behind
-//    on purpose: its threads sleep until then, or until the process ends, and touch nothing that is not their own.
-// 4. Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the same way.
-// 5. It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead anywhere.
+// 1. Its waits do not hear that a rank has died if they are waiting for another one, or are in the middle of a large
+//    message: the thread that waits would stay until the operation's timeout. So nobody waits in it: the caller waits
+//    in OperationWait, which the end of the operation and the poison of the group both end.
+// 2. Its worker threads still wait then. BreakOff lets them go: a receive that times out closes, in Gloo, every
+//    connection of its context and fails whatever waits on them. All but an operation in the middle of a large message,
+//    which Gloo forgets to tell.
+// 3. Its destructor joins the worker threads, so it would block on the latter until their timeout. Then the object is
+//    left behind on purpose: its threads sleep until then, or until the process ends, and touch nothing that is not
+//    their own.
+// 4. Its constructor connects to every rank and cannot be broken off, so it runs in a thread that is left behind in the
+//    same way.
+// 5. It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead
+//    anywhere.
 // 6. It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
 
 #include "cohort/runtime/internal/gloo_backend.h"
@@ -74,8 +77,8 @@ class BreakableGloo final : public c10d::ProcessGroupGloo {
  private:
   bool IsIdle() {
     const std::lock_guard<std::mutex> lock(workMutex_);
-    return workQueue_.empty() &&
-           std::all_of(workInProgress_.begin(), workInProgress_.end(), [](const auto& work) { return !work.defined(); });
+    return workQueue_.empty() && std::all_of(workInProgress_.begin(), workInProgress_.end(),
+                                             [](const auto& work) { return !work.defined(); });
   }
 };
 
@@ -111,7 +114,8 @@ class GlooBackend final : public TorchBackend {
                              .timeout = Between(SteadyNow(), deadline)});
     });
     auto made = std::make_shared<GlooPtr>();
-    const absl::Status status = CallInThread([made, store, info, options] { *made = Make(info, options, store); }, deadline);
+    const absl::Status status =
+        CallInThread([made, store, info, options] { *made = Make(info, options, store); }, deadline);
     store->Close();  // the thread reaches nothing of ours any more
     if (!store->status().ok()) return store->status();
     if (!status.ok()) return Explain("InitProcessGroup (gloo)", status, Between(start, SteadyNow()));

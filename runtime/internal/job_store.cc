@@ -24,7 +24,8 @@ namespace {
 absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10d::TCPStoreOptions options,
                                                     std::string_view prefix, absl::Duration timeout) {
   options.waitWorkers = false;  // who comes and who does not is the control plane's to find out
-  options.timeout = ToTorchTimeout(std::max(timeout, absl::Seconds(1)));  // counted in whole seconds, and none is "for ever"
+  options.timeout =
+      ToTorchTimeout(std::max(timeout, absl::Seconds(1)));  // counted in whole seconds, and none is "for ever"
   return InvokeTorch(absl::Now() + timeout, [&] {
     auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
     return std::make_unique<JobStore>(c10::make_intrusive<c10d::PrefixStore>(std::string(prefix), std::move(store)));
@@ -33,8 +34,8 @@ absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Serve(const std::string& host, Listener listener, std::string_view prefix,
-                                                          absl::Duration timeout) {
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Serve(const std::string& host, Listener listener,
+                                                          std::string_view prefix, absl::Duration timeout) {
   c10d::TCPStoreOptions options;
   options.port = listener.port;
   options.isServer = true;

@@ -1,8 +1,8 @@
 // File: job_store.h
 //
-// JobStore: a c10d::TCPStore that speaks Status. Only what cannot do without has one: torchrun's agent serves one, and NCCL wants one.
-// TCPStore asks the DNS for the name of every address that it meets and complains on stderr if there is none, listens to anybody,
-// and does not say who is missing; so the ranks meet by other means.
+// JobStore: a c10d::TCPStore that speaks Status. Only what cannot do without has one: torchrun's agent serves one, and
+// NCCL wants one. TCPStore asks the DNS for the name of every address that it meets and complains on stderr if there is
+// none, listens to anybody, and does not say who is missing; so the ranks meet by other means.
 
 #ifndef COHORT_RUNTIME_INTERNAL_JOB_STORE_H_
 #define COHORT_RUNTIME_INTERNAL_JOB_STORE_H_
@@ -24,14 +24,15 @@ class Store;
 
 namespace cohort::internal {
 
-// All keys live under the prefix given at the start, so that a job never reads what another one, or its own predecessor, has left in a
-// store that outlives it. Thread-safe, but while one thread waits in Get the others wait too.
+// All keys live under the prefix given at the start, so that a job never reads what another one, or its own
+// predecessor, has left in a store that outlives it. Thread-safe, but while one thread waits in Get the others wait
+// too.
 class JobStore {
  public:
-  // Serves a store from `listener` at `host`, this machine's address as numbers, and connects to it. `timeout` is also that of LibTorch's
-  // own waits in the store.
-  static absl::StatusOr<std::unique_ptr<JobStore>> Serve(const std::string& host, Listener listener, std::string_view prefix,
-                                                         absl::Duration timeout);
+  // Serves a store from `listener` at `host`, this machine's address as numbers, and connects to it. `timeout` is also
+  // that of LibTorch's own waits in the store.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Serve(const std::string& host, Listener listener,
+                                                         std::string_view prefix, absl::Duration timeout);
   // Connects to a store that is there already.
   static absl::StatusOr<std::unique_ptr<JobStore>> Connect(const std::string& host, int port, std::string_view prefix,
                                                            absl::Duration timeout);

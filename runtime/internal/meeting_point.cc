@@ -35,8 +35,9 @@ bool IsLoopbackByName(const std::string& host, const Endpoint& endpoint) {
 }
 
 // Makes `listener` listen at `endpoint` and returns 0, or returns an errno.
-// SO_REUSEADDR: a launcher may hold the port with a bound socket that never listens, and a job that restarts on its port finds
-// connections of its predecessor in TIME_WAIT. Two that listen are still refused, which is why this listens at once.
+// SO_REUSEADDR: a launcher may hold the port with a bound socket that never listens, and a job that restarts on its
+// port finds connections of its predecessor in TIME_WAIT. Two that listen are still refused, which is why this listens
+// at once.
 int Listen(const Endpoint& endpoint, Listener& listener) {
   const int on = 1;
   UniqueFd fd(socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -49,7 +50,8 @@ int Listen(const Endpoint& endpoint, Listener& listener) {
 }
 
 absl::Status ListenError(const RankInfo& info, const Endpoint& endpoint, int error) {
-  const std::string text = absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MeetingPointName(info), ")");
+  const std::string text =
+      absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MeetingPointName(info), ")");
   return error == EADDRINUSE ? absl::AlreadyExistsError(absl::StrCat(text, ": the port is in use"))
                              : absl::ErrnoToStatus(error, text);
 }
@@ -58,7 +60,8 @@ bool IsNoAddressOfOurs(int error) { return error == EADDRNOTAVAIL || error == EA
 
 bool IsOurs(const Endpoint& endpoint) {
   const UniqueFd fd(socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return fd.is_open() && (bind(fd.get(), endpoint.WithPort(0).address(), endpoint.size()) == 0 || !IsNoAddressOfOurs(errno));
+  return fd.is_open() &&
+         (bind(fd.get(), endpoint.WithPort(0).address(), endpoint.size()) == 0 || !IsNoAddressOfOurs(errno));
 }
 
 absl::StatusOr<MeetingPoint> ListenEverywhere(const RankInfo& info, int family) {
@@ -77,11 +80,13 @@ absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
 bool SpansNodes(const RankInfo& info) { return info.local_world_size < info.world_size; }
 
 absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint, SteadyTime deadline) {
-  ABSL_ASSIGN_OR_RETURN(UniqueFd fd,
-                        ConnectTo(endpoint.host(), endpoint.port(), std::min(deadline, After(SteadyNow(), kConnectTimeout))));
+  ABSL_ASSIGN_OR_RETURN(UniqueFd fd, ConnectTo(endpoint.host(), endpoint.port(),
+                                               std::min(deadline, After(SteadyNow(), kConnectTimeout))));
   ABSL_ASSIGN_OR_RETURN(const Endpoint local, Endpoint::OfSocket(fd.get()));
-  // On loopback, a port that nobody listens on can be given to this very socket as its own port, and TCP connects it to itself.
-  if (local == endpoint) return absl::UnavailableError(absl::StrCat("connect to ", endpoint.ToString(), ": nobody listens there"));
+  // On loopback, a port that nobody listens on can be given to this very socket as its own port, and TCP connects it to
+  // itself.
+  if (local == endpoint)
+    return absl::UnavailableError(absl::StrCat("connect to ", endpoint.ToString(), ": nobody listens there"));
   Visit visit = {.connection = std::move(fd), .local_host = local.host(), .remote = endpoint};
   if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
     // The master is on this machine, which knows it by another address than the others do.

@@ -1,7 +1,7 @@
 // File: meeting_point.h
 //
-// Where the ranks of a job find each other: MASTER_ADDR and MASTER_PORT, turned into a socket that listens (on the main rank) or is
-// connected to it (on the others).
+// Where the ranks of a job find each other: MASTER_ADDR and MASTER_PORT, turned into a socket that listens (on the main
+// rank) or is connected to it (on the others).
 
 #ifndef COHORT_RUNTIME_INTERNAL_MEETING_POINT_H_
 #define COHORT_RUNTIME_INTERNAL_MEETING_POINT_H_
@@ -30,9 +30,9 @@ struct Visit {
   Endpoint remote;
 };
 
-// Local. Listens at MASTER_ADDR:MASTER_PORT, on that address alone if it is one of this machine's. It is not always: behind
-// address translation, or if this machine calls itself 127.0.1.1 while others know it by a real address. Then it listens on all
-// addresses of the family and tells the others the first routable one.
+// Local. Listens at MASTER_ADDR:MASTER_PORT, on that address alone if it is one of this machine's. It is not always:
+// behind address translation, or if this machine calls itself 127.0.1.1 while others know it by a real address. Then it
+// listens on all addresses of the family and tells the others the first routable one.
 //
 // Errors:
 //   AlreadyExists    somebody listens there already
@@ -40,8 +40,8 @@ struct Visit {
 //   others           by errno
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info);
 
-// Local. Connects to MASTER_ADDR:MASTER_PORT as soon as something listens there. A name that cannot be looked up yet may be there later,
-// so that is waited for as well.
+// Local. Connects to MASTER_ADDR:MASTER_PORT as soon as something listens there. A name that cannot be looked up yet
+// may be there later, so that is waited for as well.
 //
 // Errors:
 //   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it

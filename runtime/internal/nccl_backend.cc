@@ -1,12 +1,13 @@
 // What ProcessGroupNCCL does not do by itself, and how it is made to:
 //
-// 1. Its watchdog ends the process when an operation takes longer than its timeout, and a monitor ends it when the watchdog stands still.
-//    Both are told not to, by the only means there is: environment variables, unless the user has set them. An operation
-//    that takes too long is this file's to find out, and is returned as a Status.
-// 2. Its Work::wait returns before the operation is over, and does not hear that a rank has died. So the operation is asked, again and
-//    again, until it is over or the group is poisoned. Then its communicators are aborted, which frees what waits on the GPU.
-// 3. It takes the device of an operation without tensors from wherever it finds one. Ours is bound to its device from the
-//    start, and connected before it is handed out, in a thread that can be left behind.
+// 1. Its watchdog ends the process when an operation takes longer than its timeout, and a monitor ends it when the
+//    watchdog stands still. Both are told not to, by the only means there is: environment variables, unless the user
+//    has set them. An operation that takes too long is this file's to find out, and is returned as a Status.
+// 2. Its Work::wait returns before the operation is over, and does not hear that a rank has died. So the operation is
+//    asked, again and again, until it is over or the group is poisoned. Then its communicators are aborted, which frees
+//    what waits on the GPU.
+// 3. It takes the device of an operation without tensors from wherever it finds one. Ours is bound to its device from
+//    the start, and connected before it is handed out, in a thread that can be left behind.
 // 4. It wants a c10d::Store, for the identity that NCCL's connections begin with.
 
 #include "cohort/runtime/internal/nccl_backend.h"
@@ -62,8 +63,10 @@ void KeepWatchdogFromEndingTheProcess() {
 }
 
 // Rank 0 serves a store at a port of the kernel's choice and tells the others which.
-absl::StatusOr<std::unique_ptr<JobStore>> ShareStore(const RankInfo& info, const NcclOptions& options, ControlPlane& control) {
-  Arrival arrival = {.operation = "InitProcessGroup (nccl)", .delivery = Delivery::kMainToAll, .timeout = options.connect_timeout};
+absl::StatusOr<std::unique_ptr<JobStore>> ShareStore(const RankInfo& info, const NcclOptions& options,
+                                                     ControlPlane& control) {
+  Arrival arrival = {
+      .operation = "InitProcessGroup (nccl)", .delivery = Delivery::kMainToAll, .timeout = options.connect_timeout};
   std::unique_ptr<JobStore> store;
   if (info.rank == 0) {
     absl::StatusOr<Listener> listener = ListenAt(options.local_host);
@@ -80,7 +83,8 @@ absl::StatusOr<std::unique_ptr<JobStore>> ShareStore(const RankInfo& info, const
   if (info.rank == 0) return store;
   const std::pair<std::string, std::string> place = absl::StrSplit(payloads[0], absl::MaxSplits(' ', 1));
   int port = 0;
-  if (!absl::SimpleAtoi(place.second, &port)) return absl::InternalError(absl::StrCat("no place of a store: ", payloads[0]));
+  if (!absl::SimpleAtoi(place.second, &port))
+    return absl::InternalError(absl::StrCat("no place of a store: ", payloads[0]));
   return JobStore::Connect(place.first, port, options.prefix, options.connect_timeout);
 }
 
@@ -112,7 +116,8 @@ class NcclBackend final : public TorchBackend {
           [made, info, options, device = device_, torch_store = store->torch_store()] {
             auto torch_options = c10d::ProcessGroupNCCL::Options::create();
             torch_options->timeout = ToTorchTimeout(options.timeout);
-            *made = c10::make_intrusive<c10d::ProcessGroupNCCL>(torch_store, info.rank, info.world_size, std::move(torch_options));
+            *made = c10::make_intrusive<c10d::ProcessGroupNCCL>(torch_store, info.rank, info.world_size,
+                                                                std::move(torch_options));
             (*made)->setBoundDeviceId(device);
             (*made)->eagerConnectSingleDevice(device);
           },

@@ -1,7 +1,7 @@
 // File: nccl_backend.h
 //
-// The nccl backend: collectives on CUDA tensors, through c10d::ProcessGroupNCCL. Every build has this header; without --config=cuda
-// there is no NCCL behind it.
+// The nccl backend: collectives on CUDA tensors, through c10d::ProcessGroupNCCL. Every build has this header; without
+// --config=cuda there is no NCCL behind it.
 
 #ifndef COHORT_RUNTIME_INTERNAL_NCCL_BACKEND_H_
 #define COHORT_RUNTIME_INTERNAL_NCCL_BACKEND_H_
@@ -23,7 +23,8 @@ namespace cohort::internal {
 // True if this build contains NCCL.
 bool HasNccl();
 
-// The visible CUDA devices in CUDA's order, by UUID. Empty if there is none, for whatever reason. Leaves the current device as it is.
+// The visible CUDA devices in CUDA's order, by UUID. Empty if there is none, for whatever reason. Leaves the current
+// device as it is.
 std::vector<std::string> VisibleCudaDevices();
 
 struct NcclOptions {
@@ -31,7 +32,8 @@ struct NcclOptions {
   int device = 0;
   // Tells the keys of this group from those of others in a store that they share.
   std::string prefix;
-  // This machine's address by which the others reach it, as numbers. Rank 0 serves a store there unless there is one already.
+  // This machine's address by which the others reach it, as numbers. Rank 0 serves a store there unless there is one
+  // already.
   std::string local_host;
   // How long the ranks may take to connect to each other.
   absl::Duration connect_timeout;
@@ -39,8 +41,8 @@ struct NcclOptions {
   absl::Duration timeout;
 };
 
-// Collective. Connects every rank to every other, through `store` if there is one; so on all ranks or on none. Leaves the current
-// device as it is.
+// Collective. Connects every rank to every other, through `store` if there is one; so on all ranks or on none. Leaves
+// the current device as it is.
 //
 // Errors: those of ProcessGroup.
 absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectNccl(const RankInfo& info, NcclOptions options,

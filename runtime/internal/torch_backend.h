@@ -33,8 +33,8 @@ class Work;
 
 namespace cohort::internal {
 
-// What a thread waits for that started an operation of LibTorch's: that it is over, or that the group is poisoned. Thread-safe. It is
-// shared, because an operation that nothing can break off outlives the thread's interest in it.
+// What a thread waits for that started an operation of LibTorch's: that it is over, or that the group is poisoned.
+// Thread-safe. It is shared, because an operation that nothing can break off outlives the thread's interest in it.
 class OperationWait {
  public:
   // Forgets the operation before and returns the number of the next one.
@@ -72,8 +72,8 @@ class TorchBackend : public Backend {
   // Where the tensors of its collectives must be.
   virtual c10::Device device() const = 0;
 
-  // LibTorch's own object, for collectives on tensors. Its operations are started in a function that Run calls, and waited for with
-  // Await: Work::wait would not hear that a rank has died.
+  // LibTorch's own object, for collectives on tensors. Its operations are started in a function that Run calls, and
+  // waited for with Await: Work::wait would not hear that a rank has died.
   virtual c10d::Backend& torch_backend() = 0;
 
   // Collective. Calls `function` as the data operation `name`, and returns OK if it does. Never throws. Its failure, by
@@ -90,8 +90,9 @@ class TorchBackend : public Backend {
   // Breaks off, as far as LibTorch allows, what its threads are waiting for. The group is poisoned.
   virtual void BreakOff() = 0;
 
-  // Calls `function`, which LibTorch gives no means to break off, in a thread of its own and waits until it is over, by the rules of
-  // OperationWait::Wait. If that returns early the thread is left behind, so `function` must own what it touches.
+  // Calls `function`, which LibTorch gives no means to break off, in a thread of its own and waits until it is over, by
+  // the rules of OperationWait::Wait. If that returns early the thread is left behind, so `function` must own what it
+  // touches.
   absl::Status CallInThread(std::function<void()> function, SteadyTime deadline);
 
   const std::shared_ptr<OperationWait>& operation_wait() { return wait_; }

@@ -1,7 +1,10 @@
-// LD_PRELOAD library for tests. It writes down what a process asks of names and sockets, one line a call, into the file
-// NETWORK_SHIM_LOG; makes the machine's own name NETWORK_SHIM_HOSTNAME; takes away the addresses of the family NETWORK_SHIM_WITHOUT
-// ("IPv4" or "IPv6"); and sends the process NETWORK_SHIM_SIGNAL once it has sent NETWORK_SHIM_SIGNAL_AFTER bytes with writev, which is
-// how gloo sends. Each of them if it is set.
+// LD_PRELOAD library for tests. Each of these if it is set:
+//
+//   NETWORK_SHIM_LOG           writes down what the process asks of names and sockets in this file, one line a call
+//   NETWORK_SHIM_HOSTNAME      the machine's own name
+//   NETWORK_SHIM_WITHOUT       "IPv4" or "IPv6": a family of which there is no address
+//   NETWORK_SHIM_SIGNAL        sends the process this signal once it has sent NETWORK_SHIM_SIGNAL_AFTER bytes with
+//                              writev, which is how gloo sends
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-// A rank that does what its arguments say, one step after the other, and reports each step on a line of its own as soon as it is over:
+// A rank that does what its arguments say, one step after the other, and reports each step on a line of its own as soon
+// as it is over:
 //
 //   STEP CODE SECONDS TEXT
 //
@@ -23,8 +24,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,8 +68,8 @@ class Rank {
     if (step == "exit") _exit(0);
     if (group_ == nullptr) return absl::FailedPreconditionError("there is no group");
     if (step == "identity") {
-      return absl::StrCat(group_->rank(), " ", group_->world_size(), " ", group_->local_rank(), " ", group_->local_world_size(), " ",
-                          group_->backend_name());
+      return absl::StrCat(group_->rank(), " ", group_->world_size(), " ", group_->local_rank(), " ",
+                          group_->local_world_size(), " ", group_->backend_name());
     }
     if (step == "barrier") return Empty(group_->Barrier());
     if (step == "agree") return Empty(group_->Agree(value, absl::OkStatus()));
@@ -108,7 +107,8 @@ class Rank {
   }
 
   Outcome Init(const std::string& backend) {
-    ABSL_ASSIGN_OR_RETURN(group_, InitProcessGroup({.backend = backend, .init_timeout = meet_for_, .timeout = wait_for_}));
+    ABSL_ASSIGN_OR_RETURN(group_,
+                          InitProcessGroup({.backend = backend, .init_timeout = meet_for_, .timeout = wait_for_}));
     return "";
   }
 
@@ -133,10 +133,12 @@ class Rank {
     int64_t size = 0;
     if (!absl::SimpleAtoi(value, &size)) return absl::InvalidArgumentError("not a number");
     const double mine = group_->rank() + 1;
-    const std::vector<at::Tensor> tensors = {at::full({size}, mine, at::kFloat), at::full({2, 3}, mine, at::kDouble).t(),
+    const std::vector<at::Tensor> tensors = {at::full({size}, mine, at::kFloat),
+                                             at::full({2, 3}, mine, at::kDouble).t(),
                                              at::full({}, mine, at::kFloat).requires_grad_()};
     ABSL_RETURN_IF_ERROR(collective(*group_, tensors));
-    return absl::StrCat(tensors[0].sum().item<double>(), " ", tensors[1].sum().item<double>(), " ", tensors[2].item<double>());
+    return absl::StrCat(tensors[0].sum().item<double>(), " ", tensors[1].sum().item<double>(), " ",
+                        tensors[2].item<double>());
   }
 
   absl::Duration meet_for_ = absl::Seconds(60);

@@ -43,7 +43,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-pid_t Spawn(const std::string& name, const ScriptedRank::Environment& environment, const std::vector<std::string>& steps) {
+pid_t Spawn(const std::string& name, const ScriptedRank::Environment& environment,
+            const std::vector<std::string>& steps) {
   std::vector<std::string> arguments = {Runfile("runtime/testing/rank_script")};
   arguments.insert(arguments.end(), steps.begin(), steps.end());
   std::vector<std::string> variables;
@@ -51,10 +52,13 @@ pid_t Spawn(const std::string& name, const ScriptedRank::Environment& environmen
   posix_spawn_file_actions_t actions;
   ABSL_CHECK_EQ(posix_spawn_file_actions_init(&actions), 0);
   for (const auto& [fd, suffix] : {std::pair(STDOUT_FILENO, ".out"), std::pair(STDERR_FILENO, ".err")}) {
-    ABSL_CHECK_EQ(posix_spawn_file_actions_addopen(&actions, fd, PathOf(name + suffix).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 0);
+    ABSL_CHECK_EQ(posix_spawn_file_actions_addopen(&actions, fd, PathOf(name + suffix).c_str(),
+                                                   O_WRONLY | O_CREAT | O_TRUNC, 0600),
+                  0);
   }
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, arguments[0].c_str(), &actions, nullptr, Pointers(arguments).data(), Pointers(variables).data());
+  const int error = posix_spawn(&pid, arguments[0].c_str(), &actions, nullptr, Pointers(arguments).data(),
+                                Pointers(variables).data());
   ABSL_CHECK_EQ(error, 0) << arguments[0] << ": " << strerror(error);
   posix_spawn_file_actions_destroy(&actions);
   return pid;
@@ -108,7 +112,8 @@ std::vector<StepReport> ScriptedRank::AwaitEnd() {
 
 std::string ScriptedRank::Errors() const { return ReadFile(PathOf(name_ + ".err")); }
 
-ScriptedJob::ScriptedJob(int world_size, std::string master_addr) : world_size_(world_size), master_addr_(std::move(master_addr)) {
+ScriptedJob::ScriptedJob(int world_size, std::string master_addr)
+    : world_size_(world_size), master_addr_(std::move(master_addr)) {
   // One socket for both families, so that the port is free at each of loopback's addresses.
   reservation_ = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
@@ -127,15 +132,13 @@ ScriptedJob::ScriptedJob(int world_size, std::string master_addr) : world_size_(
 ScriptedJob::~ScriptedJob() { close(reservation_); }
 
 ScriptedRank::Environment ScriptedJob::EnvironmentOf(int rank) const {
-  return {{"RANK", absl::StrCat(rank)},
-          {"WORLD_SIZE", absl::StrCat(world_size_)},
-          {"LOCAL_RANK", absl::StrCat(rank)},
-          {"LOCAL_WORLD_SIZE", absl::StrCat(world_size_)},
-          {"MASTER_ADDR", master_addr_},
-          {"MASTER_PORT", absl::StrCat(port_)}};
+  return {{"RANK", absl::StrCat(rank)},       {"WORLD_SIZE", absl::StrCat(world_size_)},
+          {"LOCAL_RANK", absl::StrCat(rank)}, {"LOCAL_WORLD_SIZE", absl::StrCat(world_size_)},
+          {"MASTER_ADDR", master_addr_},      {"MASTER_PORT", absl::StrCat(port_)}};
 }
 
-ScriptedRank ScriptedJob::Start(int rank, const std::vector<std::string>& steps, const ScriptedRank::Environment& changes) {
+ScriptedRank ScriptedJob::Start(int rank, const std::vector<std::string>& steps,
+                                const ScriptedRank::Environment& changes) {
   ScriptedRank::Environment environment = EnvironmentOf(rank);
   for (const auto& [variable, value] : changes) {
     if (value.empty()) {

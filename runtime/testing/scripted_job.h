@@ -1,7 +1,7 @@
 // File: scripted_job.h
 //
-// ScriptedJob: real processes as ranks, each of which follows a script, for tests of what happens when they die, freeze, come late or
-// not at all. A launcher would be in the way: it ends the job when a rank fails.
+// ScriptedJob: real processes as ranks, each of which follows a script, for tests of what happens when they die,
+// freeze, come late or not at all. A launcher would be in the way: it ends the job when a rank fails.
 
 #ifndef COHORT_RUNTIME_TESTING_SCRIPTED_JOB_H_
 #define COHORT_RUNTIME_TESTING_SCRIPTED_JOB_H_
