@@ -145,7 +145,7 @@ absl::StatusOr<std::string> BaseDirectory(const std::string& given) {
   std::error_code error;
   const std::filesystem::path current = std::filesystem::current_path(error);
   if (error) return absl::ErrnoToStatus(error.value(), "there is no working directory");
-  return (current / base).string();
+  return (base.empty() ? current : current / base).string();
 }
 
 // The part of a path that goes into the name of an operation. Longer ones differ from each other only in how they fail.

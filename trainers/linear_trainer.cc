@@ -258,7 +258,9 @@ absl::Status CheckLinearTrainerOptions(const LinearTrainerOptions& options) {
   if (options.optimizer != "sgd" && options.optimizer != "adam")
     return OutOfRange("optimizer", options.optimizer, "sgd or adam");
   const double rate = options.learning_rate.value_or(1);
-  if (!(rate > 0) || !std::isfinite(rate)) return OutOfRange("learning_rate", rate, "more than 0, and finite");
+  if (!(rate > 0 && rate <= std::numeric_limits<float>::max())) {
+    return OutOfRange("learning_rate", rate, "more than 0, and finite as a float");
+  }
   return absl::OkStatus();
 }
 

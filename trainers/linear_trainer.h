@@ -32,7 +32,7 @@ struct LinearTrainerOptions {
   int64_t batch_size = 32;
   // "sgd" or "adam".
   std::string optimizer = "sgd";
-  // More than 0 and finite; nullopt: see LearningRate.
+  // More than 0, and finite as a float; nullopt: see LearningRate.
   std::optional<double> learning_rate;
   // Of the parameters' first values and of the order of the rows.
   uint64_t seed = 0;

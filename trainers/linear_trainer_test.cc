@@ -266,7 +266,7 @@ TEST(CheckLinearTrainerOptionsTest, NamesOptionValueAndWhatIsAllowed) {
   EXPECT_THAT(CheckLinearTrainerOptions({.optimizer = "lbfgs"}), refused("optimizer=lbfgs: must be sgd or adam"));
   for (const double rate : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(CheckLinearTrainerOptions({.learning_rate = rate}),
-                refused(absl::StrCat("learning_rate=", rate, ": must be more than 0, and finite")));
+                refused(absl::StrCat("learning_rate=", rate, ": must be more than 0, and finite as a float")));
   }
 }
 

@@ -68,8 +68,9 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--save_every=0"}, "--save_every=0: must be at least 1");
   ExpectRefused({"--batch_size=-32"}, "--batch_size=-32: must be at least 1");
   ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd or adam");
-  ExpectRefused({"--learning_rate=-0.1"}, "--learning_rate=-0.1: must be more than 0, and finite");
-  ExpectRefused({"--learning_rate=nan"}, "--learning_rate=nan: must be more than 0, and finite");
+  ExpectRefused({"--learning_rate=-0.1"}, "--learning_rate=-0.1: must be more than 0, and finite as a float");
+  ExpectRefused({"--learning_rate=1e300"}, "--learning_rate=1e+300: must be more than 0, and finite as a float");
+  ExpectRefused({"--learning_rate=nan"}, "--learning_rate=nan: must be more than 0, and finite as a float");
   ExpectRefused({"--checkpoint_dir="}, "--checkpoint_dir=: must be the path of a directory");
   ExpectRefused({"--backend=mpi"}, "--backend=mpi: must be auto, gloo or nccl");
   ExpectRefused({"--init_timeout=0"}, "--init_timeout=0: must be more than 0, for example 30s or 5m");

@@ -245,6 +245,30 @@ TEST(LaunchTest, AStopRequestEndsTheWaitForAReaderAndIsNoSuccess) {
   close(pipe_fds[0]);
 }
 
+TEST(LaunchTest, AStoppedJobDoesNotWaitForAReaderForEver) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  TestLauncher::Setup setup;
+  setup.out_fd = pipe_fds[1];
+  TestLauncher launcher({"--grace=1", "--nproc-per-node=2", "yes"}, setup);
+  close(pipe_fds[1]);
+  ASSERT_TRUE(AwaitCondition([&] {
+    int waiting = 0;
+    return ioctl(pipe_fds[0], FIONREAD, &waiting) == 0 && waiting > 0;
+  }));
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Wait().exit_code, 143);  // nobody has read a byte
+  close(pipe_fds[0]);
+}
+
+TEST(LaunchTest, ASizeLimitOnOurOutputIsAFullDisk) {
+  TestLauncher::Setup setup;
+  setup.wrapper = {"sh", "-c", "ulimit -f 8; exec \"$0\" \"$@\""};  // 4 KiB
+  const TestLauncher::Result result = TestLauncher({"sh", "-c", "yes | head -c 50000"}, setup).Wait();
+  EXPECT_EQ(result.exit_code, 125);
+  EXPECT_THAT(result.err, HasSubstr("cannot print any more (File too large)"));
+}
+
 TEST(LaunchTest, AReaderThatHasGoneEndsTheJobLikeAnyProgram) {
   int pipe_fds[2];
   ASSERT_EQ(pipe(pipe_fds), 0);

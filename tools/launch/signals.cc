@@ -18,7 +18,8 @@ namespace {
 // nohup ignores HUP; a shell without job control ignores INT and QUIT for what it starts with '&'.
 constexpr int kMayStayIgnored[] = {SIGINT, SIGQUIT, SIGHUP};
 constexpr int kAlwaysRead[] = {SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
-constexpr int kIgnored[] = {SIGPIPE, SIGTTIN, SIGTTOU};
+// Each is then an error of the call that met it.
+constexpr int kIgnored[] = {SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU};
 
 bool IsIgnored(int signal) {
   struct sigaction action;

@@ -41,6 +41,8 @@ namespace {
 
 // SIGKILL takes a process away in milliseconds, unless it hangs in the kernel.
 constexpr std::chrono::seconds kKillTime(5);
+// The least that a reader has left once the job was told to stop and has ended.
+constexpr std::chrono::seconds kPrintTime(5);
 constexpr int kSummaryLines = 10;
 
 // "[3] ", as wide as the last rank's; nothing if there is one rank only, whose output then is as without a launcher.
@@ -313,6 +315,8 @@ void Supervisor::OnDeadline() {
   if (phase_ == Phase::kStopping) {
     Say(absl::StrCat(Rounded(job_.grace), " of grace are over: SIGKILL for ", LiveRanks()));
     KillAll();
+  } else if (phase_ == Phase::kPrinting) {
+    phase_ = Phase::kDone;
   } else {
     Say(absl::StrCat("left behind, as not even SIGKILL ended them: processes of ", LiveRanks()));
     FinishOutput();
@@ -335,6 +339,9 @@ void Supervisor::FinishOutput() {
   PrintSummary();
   phase_ = Phase::kPrinting;
   deadline_.reset();
+  // Without a stop request a slow reader is waited for, as by any program in a pipe.
+  const bool was_told_to_stop = stop_signal_ != 0 && !first_failure_.has_value();
+  if (was_told_to_stop) deadline_ = Clock::now() + std::max<Clock::duration>(absl::ToChronoNanoseconds(job_.grace), kPrintTime);
 }
 
 void Supervisor::PrintSummary() {
