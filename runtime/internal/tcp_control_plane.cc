@@ -2,7 +2,9 @@
 //
 // 1. Rank 0 listens at a port of the kernel's choice, draws a token, and publishes both. Only who can read what was
 //    published, which is one of this job's ranks, knows the token: a port alone could be found by anybody.
-// 2. The others look it up, connect, and say Hello with the token.
+// 2. The others look it up, connect, and say Hello with the token. Rank 0 drops connections that it has not heard from
+//    if there are too many, so who is dropped before it has heard anything comes again. A rank 0 that has died does not
+//    listen any more, which ends that at once.
 // 3. From here on the meeting is a rendezvous like any other, to which each rank brings what it has to say about
 //    itself: who is missing at the deadline, who died meanwhile, who came with which error is decided where it always
 //    is.
@@ -34,6 +36,9 @@
 
 namespace cohort::internal {
 namespace {
+
+// Before the next attempt to connect.
+constexpr absl::Duration kPause = absl::Milliseconds(50);
 
 // What rank 0 publishes.
 struct Publication {
@@ -96,9 +101,9 @@ absl::Status RankZeroIsMissing(const MeetingOptions& options, const absl::Status
       options);
 }
 
-absl::StatusOr<Meeting> Meet(const MeetingOptions& options, std::unique_ptr<ControlLink> link, SteadyTime deadline) {
-  Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(link)), .peers = {}};
-  absl::StatusOr<std::vector<std::string>> introductions = meeting.control_plane->Meet({
+absl::StatusOr<std::vector<Peer>> Meet(const MeetingOptions& options, ControlPlane& control_plane,
+                                       SteadyTime deadline) {
+  absl::StatusOr<std::vector<std::string>> introductions = control_plane.Meet({
       .operation = "the meeting",
       .delivery = Delivery::kAllToAll,
       .status = absl::OkStatus(),
@@ -106,16 +111,15 @@ absl::StatusOr<Meeting> Meet(const MeetingOptions& options, std::unique_ptr<Cont
       .timeout = Between(SteadyNow(), deadline),
   });
   if (!introductions.ok()) return AtMeetingPoint(introductions.status(), options);
+  std::vector<Peer> peers;
   for (const std::string& introduction : *introductions) {
-    ABSL_ASSIGN_OR_RETURN(Peer peer, DecodePeer(introduction));
-    meeting.peers.push_back(std::move(peer));
+    ABSL_ASSIGN_OR_RETURN(peers.emplace_back(), DecodePeer(introduction));
   }
-  return meeting;
+  return peers;
 }
 
 // Rank 0 listens before it publishes, so a refusal is rare: its machine may have too many connections waiting.
 absl::StatusOr<UniqueFd> Connect(const Publication& endpoint, SteadyTime deadline) {
-  constexpr absl::Duration kPause = absl::Milliseconds(50);
   while (true) {
     absl::StatusOr<UniqueFd> connection = ConnectTo(endpoint.address, endpoint.port, deadline);
     if (connection.ok() || absl::IsInvalidArgument(connection.status())) return connection;
@@ -130,18 +134,38 @@ absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socke
       std::unique_ptr<TcpHost> host,
       TcpHost::Create({.world_size = options.world_size, .token = std::move(token), .run_id = options.run_id},
                       std::move(socket)));
-  return Meet(options, std::move(host), deadline);
+  Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(host)), .peers = {}};
+  ABSL_ASSIGN_OR_RETURN(meeting.peers, Meet(options, *meeting.control_plane, deadline));
+  return meeting;
 }
 
 absl::StatusOr<Meeting> MeetAsGuest(const MeetingOptions& options, UniqueFd connection, std::string token,
                                     SteadyTime deadline) {
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link,
-                        TcpLink::Create(std::move(connection), {.token = std::move(token),
-                                                                .rank = options.rank,
-                                                                .world_size = options.world_size,
-                                                                .run_id = options.run_id,
-                                                                .pid = getpid()}));
-  return Meet(options, std::move(link), deadline);
+  while (true) {
+    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(std::move(connection),
+                                                                         {.token = token,
+                                                                          .rank = options.rank,
+                                                                          .world_size = options.world_size,
+                                                                          .run_id = options.run_id,
+                                                                          .pid = getpid()}));
+    const TcpLink& wire = *link;
+    const RemoteAddress& remote = wire.remote();
+    Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(link)), .peers = {}};
+    absl::StatusOr<std::vector<Peer>> peers = Meet(options, *meeting.control_plane, deadline);
+    if (peers.ok()) {
+      if (peers->size() != static_cast<size_t>(options.world_size)) return AtMeetingPoint(NotRankZero(remote), options);
+      meeting.peers = *std::move(peers);
+      return meeting;
+    }
+    if (!wire.was_dropped()) return peers.status();
+    if (SteadyNow() + absl::ToChronoNanoseconds(kPause) >= deadline) {
+      return RankZeroIsMissing(options, absl::UnavailableError("what listens there ends connections without a word"));
+    }
+    absl::SleepFor(kPause);
+    absl::StatusOr<UniqueFd> next = ConnectTo(remote.host, remote.port, deadline);
+    if (!next.ok()) return peers.status();
+    connection = *std::move(next);
+  }
 }
 
 }  // namespace

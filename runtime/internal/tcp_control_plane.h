@@ -60,6 +60,7 @@ using LookUpEndpoint = absl::FunctionRef<absl::StatusOr<std::string>(absl::Durat
 //   InvalidArgument     ranks disagree about the world size or the run; this rank is held by another process already
 //   DeadlineExceeded    ranks did not come: lists them
 //   Unavailable         a rank died while meeting
+//   FailedPrecondition  whoever listens there does not speak as rank 0 would
 //   and what `publish` and `look_up` return
 absl::StatusOr<Meeting> HostMeeting(const MeetingOptions& options, const std::string& host_address,
                                     PublishEndpoint publish);

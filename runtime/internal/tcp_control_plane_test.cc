@@ -1,5 +1,7 @@
 #include "cohort/runtime/internal/tcp_control_plane.h"
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,6 +25,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/backend.h"
+#include "cohort/runtime/internal/control_message.h"
 #include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"
@@ -242,6 +245,91 @@ TEST(TcpControlPlaneTest, ADisagreementAboutTheWorldSizeIsEverybodysError) {
     EXPECT_THAT(
         MeetAt(board, OptionsOf(rank, rank == 0 ? 2 : 3)),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 was told a world size of 3, rank 0 one of 2")));
+  });
+}
+
+UniqueFd AwaitConnection(const Listener& listener) {
+  pollfd poll_fd = {.fd = listener.fd.get(), .events = POLLIN, .revents = 0};
+  ABSL_CHECK_EQ(poll(&poll_fd, 1, 60'000), 1);
+  absl::StatusOr<UniqueFd> connection = AcceptFrom(listener.fd);
+  ABSL_CHECK(connection.ok() && connection->is_open()) << connection.status();
+  return *std::move(connection);
+}
+
+TEST(TcpControlPlaneTest, WhoIsDroppedUnheardComesAgain) {
+  absl::StatusOr<Listener> listener = ListenAt("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  const std::string published = absl::StrCat("127.0.0.1 ", listener->port, " ");
+  RunRanks({0, 1}, [&](int rank) {
+    if (rank == 0) AwaitConnection(*listener);  // and closes it
+    absl::StatusOr<Meeting> meeting =
+        rank == 0 ? HostMeeting(OptionsOf(0, 2), *std::move(listener))
+                  : JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; });
+    ASSERT_THAT(meeting, IsOk());
+    EXPECT_THAT(meeting->control_plane->Leave(kLong), IsOk());
+  });
+}
+
+TEST(TcpControlPlaneTest, WhoIsAlwaysDroppedUnheardMissesRankZeroAtTheDeadline) {
+  absl::StatusOr<Listener> listener = ListenAt("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  const std::string published = absl::StrCat("127.0.0.1 ", listener->port, " token");
+  std::atomic<bool> over = false;
+  std::thread stranger([&] {
+    while (!over) {
+      pollfd poll_fd = {.fd = listener->fd.get(), .events = POLLIN, .revents = 0};
+      if (poll(&poll_fd, 1, 10) == 1) AcceptFrom(listener->fd).IgnoreError();
+    }
+  });
+  EXPECT_THAT(JoinMeeting(OptionsOf(1, 2, absl::Milliseconds(300)), [&](absl::Duration) { return published; }),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("missing: rank 0")));
+  over = true;
+  stranger.join();
+}
+
+TEST(TcpControlPlaneTest, ARankZeroThatDiesDuringTheMeetingIsGoneAtOnce) {
+  absl::StatusOr<Listener> listener = ListenAt("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  const std::string published = absl::StrCat("127.0.0.1 ", listener->port, " token");
+  RunRanks({0, 1}, [&](int rank) {
+    if (rank == 0) {
+      UniqueFd connection = AwaitConnection(*listener);
+      listener->fd = UniqueFd();  // first, as when a process ends
+      return;
+    }
+    EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; }),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0 is gone")));
+  });
+}
+
+TEST(TcpControlPlaneTest, WhoIntroducesTooFewRanksIsNotRankZero) {
+  absl::StatusOr<Listener> listener = ListenAt("127.0.0.1");
+  ASSERT_THAT(listener, IsOk());
+  const std::string published = absl::StrCat("127.0.0.1 ", listener->port, " token");
+  absl::Notification refused;
+  RunRanks({0, 1}, [&](int rank) {
+    if (rank == 0) {
+      UniqueFd connection = AwaitConnection(*listener);
+      const std::string frame = EncodeFrame(Outcome{.generation = 1, .payloads = {"1 machine facts"}});
+      // Not before the guest waits for it: what comes earlier is of no rendezvous of its.
+      std::string heard;
+      while (heard.find("the meeting") == std::string::npos) {
+        char buffer[4096];
+        pollfd poll_fd = {.fd = connection.get(), .events = POLLIN, .revents = 0};
+        ABSL_CHECK_EQ(poll(&poll_fd, 1, 60'000), 1);
+        ssize_t size = recv(connection.get(), buffer, sizeof(buffer), 0);
+        ABSL_CHECK_GT(size, 0);
+        heard.append(buffer, size);
+      }
+      EXPECT_EQ(send(connection.get(), frame.data(), frame.size(), MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
+      refused.WaitForNotification();
+      return;
+    }
+    EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; }),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         StartsWith(absl::StrCat("what listens at 127.0.0.1:", published.substr(10, published.rfind(' ') - 10),
+                                                 " is not rank 0 of a cohort job"))));
+    refused.Notify();
   });
 }
 

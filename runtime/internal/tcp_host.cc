@@ -1,12 +1,14 @@
 // How a connection becomes a rank.
 //
 // 1. Anybody may connect. Until it has said Hello a connection may send one small frame, holds up nobody, and if there
-//    are too many of them the oldest goes: the port is open to whoever can reach the address.
+//    are too many of them the oldest goes: the port is open to whoever can reach the address. It may be a rank whose
+//    Hello nobody has read yet, so that is looked at first; and a rank that goes before it could speak comes again.
 // 2. A Hello without the token is dropped without an answer: it does not belong to this job, and the job takes no
-//    notice.
-// 3. With the token it is one of us, and is told what is wrong: another run, a rank that does not exist, a rank that
-//    somebody else is already. That is the newcomer's problem; the others carry on. Different ideas of the world size
-//    are everybody's problem: the meeting could only time out, so it fails at once.
+//    notice. Nor does it of a Hello from another run, which is only told that it is one. The name of this run stays
+//    unsaid: where nothing is published it is all that tells a rank from a stranger.
+// 3. With both it is one of us, and is told what is wrong: a rank that does not exist, a rank that somebody else is
+//    already. That is the newcomer's problem; the others carry on. Different ideas of the world size are everybody's
+//    problem: the meeting could only time out, so it fails at once.
 // 4. Then it is that rank, for good: when the connection ends, the rank is gone. Ranks do not come back.
 //
 // The port stays open as long as the group lives, so that a rank that is started twice, late, is told so as well.
@@ -30,9 +32,11 @@ namespace {
 constexpr uint64_t kSocketKey = 0;
 // Connections without a rank, beyond one for each rank.
 constexpr size_t kMaxStrangers = 64;
+// Connections taken before those that are there are listened to again.
+constexpr int kMostAcceptedAtOnce = 16;
 
 // Takes the same time wherever the two differ.
-bool SameToken(std::string_view a, std::string_view b) {
+bool SameSecret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
   for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
@@ -113,18 +117,19 @@ void TcpHost::Accept() {
   absl::Status broken;
   {
     absl::MutexLock lock(mutex_);
-    while (broken.ok()) {
+    for (int i = 0; i < kMostAcceptedAtOnce; ++i) {
       absl::StatusOr<UniqueFd> fd = AcceptFrom(socket_);
-      if (fd.ok() && !fd->is_open()) return;
+      if (fd.ok() && !fd->is_open()) break;
       uint64_t key = ++last_key_;
       broken = fd.ok() ? poller_->Add(fd->get(), key) : fd.status();
       if (!broken.ok()) break;
       connections_.emplace(key, *std::move(fd));
-      if (connections_.size() > kMaxStrangers + key_of_rank_.size()) DropOldestStranger();
     }
     // The socket would stay readable and this thread busy.
-    poller_->Remove(socket_.get());
+    if (!broken.ok()) poller_->Remove(socket_.get());
   }
+  DropOldestStrangers();
+  if (broken.ok()) return;
   switchboard_.Update([&](Coordinator& c) {
     if (!c.all_have_joined()) {
       c.Fail(absl::Status(broken.code(), absl::StrCat("rank 0 cannot take more connections: ", broken.message())));
@@ -157,7 +162,7 @@ void TcpHost::Hear(uint64_t key, ControlMessage message) {
   if (rank.has_value()) {
     switchboard_.Update([&](Coordinator& c) { handled = c.Handle(*rank, std::move(message), SteadyNow()); });
   } else if (const Hello* hello = std::get_if<Hello>(&message);
-             hello != nullptr && SameToken(hello->token, options_.token)) {
+             hello != nullptr && SameSecret(hello->token, options_.token)) {
     Admit(key, *hello);
   } else {
     handled = absl::InvalidArgumentError("a stranger");
@@ -186,15 +191,15 @@ void TcpHost::Admit(uint64_t key, const Hello& hello) {
   }
   if (judgement.ok()) {
     switchboard_.Update([&](Coordinator& c) { c.Join(hello.rank, hello.pid); });
-  } else if (is_meeting && hello.run_id == options_.run_id && hello.world_size != options_.world_size) {
+  } else if (is_meeting && SameSecret(hello.run_id, options_.run_id) && hello.world_size != options_.world_size) {
     switchboard_.Update([&](Coordinator& c) { c.Fail(judgement); });
   }
 }
 
 absl::Status TcpHost::Judge(const Hello& hello, const Coordinator& coordinator) const {
-  if (hello.run_id != options_.run_id) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", hello.rank, " is of the run \"", hello.run_id,
-                                                   "\", rank 0 of the run \"", options_.run_id, "\""));
+  // First, and without any detail: nothing is owed to a stranger.
+  if (!SameSecret(hello.run_id, options_.run_id)) {
+    return absl::InvalidArgumentError("rank 0 belongs to another run");
   }
   if (hello.world_size != options_.world_size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", hello.rank, " was told a world size of ", hello.world_size,
@@ -224,12 +229,26 @@ void TcpHost::Drop(uint64_t key) {
   if (rank.has_value()) switchboard_.Update([&](Coordinator& c) { c.Disconnect(*rank); });
 }
 
-void TcpHost::DropOldestStranger() {
-  for (auto i = connections_.begin(); i != connections_.end(); ++i) {
-    if (i->second.rank.has_value()) continue;
-    connections_.erase(i);
-    return;
+void TcpHost::DropOldestStrangers() {
+  while (std::optional<uint64_t> key = OldestOfTooManyStrangers()) {
+    ReadFrom(*key);
+    if (!IsRank(*key)) Drop(*key);
   }
+}
+
+std::optional<uint64_t> TcpHost::OldestOfTooManyStrangers() const {
+  absl::MutexLock lock(mutex_);
+  if (connections_.size() <= kMaxStrangers + key_of_rank_.size()) return std::nullopt;
+  for (const auto& [key, connection] : connections_) {
+    if (!connection.rank.has_value()) return key;
+  }
+  return std::nullopt;
+}
+
+bool TcpHost::IsRank(uint64_t key) const {
+  absl::MutexLock lock(mutex_);
+  auto found = connections_.find(key);
+  return found != connections_.end() && found->second.rank.has_value();
 }
 
 void TcpHost::Deliver(Coordinator::Outgoing outgoing) {

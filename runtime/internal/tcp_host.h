@@ -69,7 +69,10 @@ class TcpHost final : public ControlLink {
   void SendTo(uint64_t key, Connection& connection, std::shared_ptr<const std::string> frame)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateWatch(uint64_t key, Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropOldestStranger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes room if there are too many strangers.
+  void DropOldestStrangers() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<uint64_t> OldestOfTooManyStrangers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsRank(uint64_t key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const UniqueFd socket_;
@@ -77,7 +80,7 @@ class TcpHost final : public ControlLink {
   Listener* listener_ = nullptr;
 
   // Guards the connections, and is never held while the switchboard is called.
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::map<uint64_t, Connection> connections_ ABSL_GUARDED_BY(mutex_);  // by key: the oldest first
   std::vector<uint64_t> key_of_rank_ ABSL_GUARDED_BY(mutex_);           // 0: not connected
   uint64_t last_key_ ABSL_GUARDED_BY(mutex_);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/control_message.h"
@@ -89,9 +90,8 @@ class TcpLinkTest : public ::testing::Test {
     heard_.erase(heard_.begin());
     return message;
   }
-  void Say(const ControlMessage& message) {
-    coordinator_->Send(std::make_shared<const std::string>(EncodeFrame(message)));
-  }
+  void Say(const ControlMessage& message) { SayBytes(EncodeFrame(message)); }
+  void SayBytes(std::string bytes) { coordinator_->Send(std::make_shared<const std::string>(std::move(bytes))); }
 
   std::unique_ptr<FrameChannel> coordinator_;
   Inbox inbox_;
@@ -125,7 +125,32 @@ TEST_F(TcpLinkTest, TellsWhenTheCoordinatorIsGoneAndWhatItSaidBefore) {
   coordinator_ = nullptr;
   EXPECT_THAT(inbox_.AwaitLost(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0 is gone")));
   EXPECT_EQ(inbox_.AwaitMessages(1).size(), 1u);
+  EXPECT_FALSE(link_->was_dropped());
   link_->Send(Goodbye{});
+}
+
+TEST_F(TcpLinkTest, TellsWhenTheConnectionEndsBeforeAnythingWasSaid) {
+  EXPECT_FALSE(link_->was_dropped());
+  link_->Start(&inbox_);
+  coordinator_ = nullptr;
+  EXPECT_THAT(inbox_.AwaitLost(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0 is gone")));
+  EXPECT_TRUE(link_->was_dropped());
+}
+
+TEST_F(TcpLinkTest, WhoSpeaksNonsenseFromTheBeginningIsNotRankZero) {
+  link_->Start(&inbox_);
+  SayBytes("SSH-2.0-OpenSSH_9.6\r\n");
+  EXPECT_THAT(inbox_.AwaitLost(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                           absl::StrCat("what listens at 127.0.0.1:", link_->remote().port,
+                                                        " is not rank 0 of a cohort job")));
+  EXPECT_FALSE(link_->was_dropped());
+}
+
+TEST_F(TcpLinkTest, ARankZeroThatSpeaksNonsenseIsGone) {
+  link_->Start(&inbox_);
+  Say(WhereAreYou{.inquiry = 1});
+  SayBytes("SSH-2.0-OpenSSH_9.6\r\n");
+  EXPECT_THAT(inbox_.AwaitLost(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0 is gone")));
 }
 
 TEST_F(TcpLinkTest, SendingDoesNotWaitForTheReader) {
