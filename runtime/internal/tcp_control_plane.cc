@@ -142,12 +142,12 @@ absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socke
 absl::StatusOr<Meeting> MeetAsGuest(const MeetingOptions& options, UniqueFd connection, std::string token,
                                     SteadyTime deadline) {
   while (true) {
-    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link, TcpLink::Create(std::move(connection),
-                                                                         {.token = token,
-                                                                          .rank = options.rank,
-                                                                          .world_size = options.world_size,
-                                                                          .run_id = options.run_id,
-                                                                          .pid = getpid()}));
+    ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TcpLink> link,
+                          TcpLink::Create(std::move(connection), {.token = token,
+                                                                  .rank = options.rank,
+                                                                  .world_size = options.world_size,
+                                                                  .run_id = options.run_id,
+                                                                  .pid = getpid()}));
     const TcpLink& wire = *link;
     const RemoteAddress& remote = wire.remote();
     Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(link)), .peers = {}};

@@ -262,9 +262,9 @@ TEST(TcpControlPlaneTest, WhoIsDroppedUnheardComesAgain) {
   const std::string published = absl::StrCat("127.0.0.1 ", listener->port, " ");
   RunRanks({0, 1}, [&](int rank) {
     if (rank == 0) AwaitConnection(*listener);  // and closes it
-    absl::StatusOr<Meeting> meeting =
-        rank == 0 ? HostMeeting(OptionsOf(0, 2), *std::move(listener))
-                  : JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; });
+    absl::StatusOr<Meeting> meeting = rank == 0
+                                          ? HostMeeting(OptionsOf(0, 2), *std::move(listener))
+                                          : JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; });
     ASSERT_THAT(meeting, IsOk());
     EXPECT_THAT(meeting->control_plane->Leave(kLong), IsOk());
   });
@@ -325,10 +325,11 @@ TEST(TcpControlPlaneTest, WhoIntroducesTooFewRanksIsNotRankZero) {
       refused.WaitForNotification();
       return;
     }
-    EXPECT_THAT(JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; }),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         StartsWith(absl::StrCat("what listens at 127.0.0.1:", published.substr(10, published.rfind(' ') - 10),
-                                                 " is not rank 0 of a cohort job"))));
+    EXPECT_THAT(
+        JoinMeeting(OptionsOf(1, 2), [&](absl::Duration) { return published; }),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 StartsWith(absl::StrCat("what listens at 127.0.0.1:", published.substr(10, published.rfind(' ') - 10),
+                                         " is not rank 0 of a cohort job"))));
     refused.Notify();
   });
 }
