@@ -2,17 +2,14 @@
 //
 //  1  Make the directories that are missing. That one exists by now is no error, whoever made it.
 //  2  Remove the temporary files of dead processes from the target's directory: before we need space, and only where
-//  the lock
-//     on the file says that its process is gone (FileSystem::RemoveIfAbandoned), so that a save of another job beside
-//     us is safe. Only of this host: not every network file system passes locks on, and to us a live file of another
-//     host could then look abandoned. A failure here is no reason not to save.
+//     the lock on the file says that its process is gone (FileSystem::RemoveIfAbandoned), so that a save of another job
+//     beside us is safe. Only of this host: not every network file system passes locks on, and to us a live file of
+//     another host could then look abandoned. A failure here is no reason not to save.
 //  3  Make a temporary file in the target's own directory: a rename is atomic only within one file system. Its name
-//  holds this
-//     host, this process and a random number, and is never one that exists.
+//     holds this host, this process and a random number, and is never one that exists.
 //  4  Write. Nothing that reads the target sees any of it.
 //  5  fsync the file. Without this, file systems may do the rename first and the data later: after a loss of power the
-//  right
-//     name would hold zeros. An error here is final (FileSystem: OutputFile::Sync).
+//     right name would hold zeros. An error here is final (FileSystem: OutputFile::Sync).
 //  6  Rename over the target. Readers see the old file or the new one; whoever has the old one open keeps it.
 //  7  fsync the target's directory, or a loss of power may undo the rename after we said that it was done. And the
 //     directories above it, all of them: any of them may be new. Not only those of step 1 are: a process that was
