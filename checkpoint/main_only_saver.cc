@@ -1,17 +1,14 @@
 // The protocol.
 //
 //  1  All ranks meet, each with its `ready`; the main rank brings the absolute path that it has settled on, or why it
-//  cannot
-//     save there. So the path is settled once, all ranks report the same one, and a bad one has touched nothing. A rank
-//     that is not ready, or asks for another path (it is the operation's name), is known before the first byte is
-//     written.
+//     cannot save there. So the path is settled once, all ranks report the same one, and a bad one has touched nothing.
+//     A rank that is not ready, or asks for another path (it is the operation's name), is known before the first byte
+//     is written.
 //  2  The main rank writes a temporary file and syncs it (atomic_file.cc). Whatever happens there, and whatever the
-//  callback
-//     throws, becomes a Status: a main rank that left by an exception would keep the others waiting.
+//     callback throws, becomes a Status: a main rank that left by an exception would keep the others waiting.
 //  3  The main rank looks at the clock and, if the others still wait, puts the file in its place and syncs that.
 //  4  All ranks meet again, with a longer timeout; the main rank brings its figures or its error. Nobody returns before
-//  the file
-//     is durable, so whoever returns may open it; and everybody returns the same.
+//     the file is durable, so whoever returns may open it; and everybody returns the same.
 //
 // Time. The others give up at a time of their own, and the main rank cannot know that it has come: it must not replace
 // a file that they take for unchanged. So it stops by itself at Options::timeout, and they wait a grace longer. It

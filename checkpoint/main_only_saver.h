@@ -76,11 +76,9 @@ class MainOnlySaver {
   //
   // Errors, the same on all ranks, as "rank K: TEXT":
   //   InvalidArgument    before anything is touched: the path is empty, too long, names a directory or a device, lies
-  //   under a
-  //                      file, or is a loop of symlinks; or Options::timeout is not positive
+  //                      under a file, or is a loop of symlinks; or Options::timeout is not positive
   //   ResourceExhausted  disk full, over quota or over a size limit: the cause, and how much had been written. (The
-  //   kernel ends a
-  //                      process over its size limit, unless it ignores SIGXFSZ.)
+  //                      kernel ends a process over its size limit, unless it ignores SIGXFSZ.)
   //   PermissionDenied, Unavailable (I/O error), ...  by the operating system's cause
   //   any code           what a rank brought as `ready`, or what `write` returned or threw
   //   DeadlineExceeded   the main rank took longer than the timeout; says how long it was and what it waited for

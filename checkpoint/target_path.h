@@ -22,9 +22,8 @@ namespace cohort {
 //
 // Errors:
 //   InvalidArgument  `path` names a directory ("/", ".", "dir/", one that exists), something that is neither file nor
-//   directory
-//                    (a device, a FIFO), or a place under a file; a name or the whole is too long; symlinks that end
-//                    nowhere
+//                    directory (a device, a FIFO), or a place under a file; a name or the whole is too long; symlinks
+//                    that end nowhere
 //   and those of FileSystem
 absl::StatusOr<std::string> ResolveTarget(FileSystem& file_system, std::string_view path);
 

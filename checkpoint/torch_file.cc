@@ -1,8 +1,7 @@
 // A .pt file is a zip archive (internal/zip_writer) with one folder:
 //
 //   archive/data.pkl            the dict, a pickle (internal/pickle_writer) in which a tensor's bytes are a persistent
-//   id that
-//                               names an entry below
+//                               id that names an entry below
 //   archive/.format_version     "1": the entries below are in the order in which the pickle first names them
 //   archive/.storage_alignment  of their data
 //   archive/byteorder           "little"

@@ -50,7 +50,7 @@ struct InitProcessGroupOptions {
 //                       gloo on different machines, one of which would listen on loopback (names GLOO_SOCKET_IFNAME)
 //   FailedPrecondition  nccl asked for and not possible: no visible GPU (shows CUDA_VISIBLE_DEVICES), a build without
 //                       nccl, no LOCAL_RANK, two ranks on one device (names both). The same on all ranks, as soon as
-//                       all are there.
+//                       all are there. Or what listens at MASTER_ADDR:MASTER_PORT is not rank 0 of a cohort job
 //   AlreadyExists       MASTER_PORT is in use on the main rank's node
 //   DeadlineExceeded    ranks did not come: lists them, with world size, address and port
 //   Unavailable         a rank died while meeting

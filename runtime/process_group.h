@@ -45,8 +45,7 @@ struct Arrival;
 //
 // Errors that every collective method may return:
 //   Unavailable         a rank's process died or its connection broke; names the rank. Known within a second; the end
-//   of a
-//                       whole machine, which closes no connection, within half a minute.
+//                       of a whole machine, which closes no connection, within half a minute.
 //   DeadlineExceeded    a rank did not arrive in time; names the operation, the missing ranks and how long it waited.
 //   FailedPrecondition  ranks are in different operations (who is where), a rank has left by Shutdown, or the group was
 //                       poisoned before (quotes the first error).

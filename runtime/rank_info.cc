@@ -2,14 +2,12 @@
 // exponent), within its range. What is not set:
 //
 //   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   none: a world of one. Some: an error, because half an environment
-//   means that a
-//                                                launcher and a program misunderstand each other. WORLD_SIZE=1 meets
-//                                                nobody.
+//                                                means that a launcher and a program misunderstand each other.
+//                                                WORLD_SIZE=1 meets nobody.
 //   LOCAL_RANK        0, as in PyTorch scripts that are started by hand, one process a machine.
 //   LOCAL_WORLD_SIZE  WORLD_SIZE if LOCAL_RANK is set: started by hand on one machine. Otherwise 1: a process that was
-//   told
-//                     nothing about its machine counts itself alone on it, so that rank and size agree with each other.
-//                     Launchers set both.
+//                     told nothing about its machine counts itself alone on it, so that rank and size agree with each
+//                     other. Launchers set both.
 
 #include "cohort/runtime/rank_info.h"
 

@@ -42,15 +42,16 @@ using GetEnv = absl::FunctionRef<std::optional<std::string>(std::string_view nam
 
 // Local. Reads torchrun's variables through `get_env`.
 //
-//   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   go together: none of them is a world of one; WORLD_SIZE=1 needs no
-//   master LOCAL_RANK                     if absent 0 LOCAL_WORLD_SIZE               if absent WORLD_SIZE, or 1 if
-//   LOCAL_RANK is absent as well TORCHELASTIC_RUN_ID            if absent "none" TORCHELASTIC_RESTART_COUNT     if
-//   absent 0 TORCHELASTIC_USE_AGENT_STORE   "True" or "False"; if absent false
+//   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   go together: none is a world of one; WORLD_SIZE=1 needs no master
+//   LOCAL_RANK                     if absent 0
+//   LOCAL_WORLD_SIZE               if absent WORLD_SIZE, or 1 if LOCAL_RANK is absent as well
+//   TORCHELASTIC_RUN_ID            if absent "none"
+//   TORCHELASTIC_RESTART_COUNT     if absent 0
+//   TORCHELASTIC_USE_AGENT_STORE   "True" or "False"; if absent false
 //
 // Errors:
 //   InvalidArgument  some but not all of the four (names what is missing), or a malformed value (variable, value,
-//   allowed
-//                    range). No socket has been opened.
+//                    allowed range). No socket has been opened.
 absl::StatusOr<RankInfo> ParseRankInfo(GetEnv get_env);
 
 // ParseRankInfo of this process's environment. Not safe while another thread changes the environment.

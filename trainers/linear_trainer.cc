@@ -1,13 +1,10 @@
 // A step, on every rank:
 //   1  Take this rank's share of the batch; compute the gradients of its *sum* of squared errors. Not of its mean:
-//   shares differ in
-//      size, and the mean of means is not the mean.
+//      shares differ in size, and the mean of means is not the mean.
 //   2  One all-reduce adds up, over the ranks: gradients, squared error, and the number of ranks that failed. In
-//   double, so that
-//      the result hardly depends on how many ranks share the work.
+//      double, so that the result hardly depends on how many ranks share the work.
 //   3  Divide the gradients by the number of values in the batch, and let the optimizer step. All ranks have the same
-//   gradients,
-//      so they go on having the same parameters.
+//      gradients, so they go on having the same parameters.
 // A rank that fails in 1 or 3 still comes to the next 2, and says so there: if it left instead, its error would be the
 // others' wait. All then meet in Agree, which gives every rank the error itself.
 

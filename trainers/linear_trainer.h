@@ -40,11 +40,9 @@ struct LinearTrainerOptions {
 
 // Local. The learning rate that `options` mean for `data`. Unless they say otherwise:
 //   sgd   0.5 / (features + 1): an input's squared length is features + 1 in the mean, as features have deviation 1 and
-//   the
-//         bias is one more; that length is what bounds the steps that do not overshoot.
+//         the bias is one more; that length is what bounds the steps that do not overshoot.
 //   adam  0.02 x the targets' root mean square: Adam steps by so much whatever the gradient, and the parameters are of
-//   the
-//         targets' size.
+//         the targets' size.
 double LearningRate(const LinearTrainerOptions& options, const Dataset& data);
 
 // How an epoch went. Equal on all ranks.

@@ -1,7 +1,7 @@
 // The layout, entry by entry:
 //
-//   local header   30 bytes, name, extra fields: zip64 (if the entry's size or offset needs it), then "FB", whose length
-//                  brings the data to a multiple of kAlignment
+//   local header   30 bytes, name, extra fields: zip64 (if the entry's size or offset needs it), then "FB", whose
+//                  length brings the data to a multiple of kAlignment
 //   data
 //   descriptor     CRC-32 and sizes; none for an empty entry
 //

@@ -2,12 +2,10 @@
 //
 // What is different from gtest_main, and why:
 //   - Every TEST body is collective, so the ranks must run the same ones in the same order: no shuffling, and the first
-//   failure
-//     ends the run. A rank that went on after a failed assertion would be in another operation than the others.
+//     failure ends the run. A rank that went on after a failed assertion would be in another operation than the others.
 //   - A run in which no TEST ran fails.
 //   - A TEST that goes on for too long is ended here, where it can be said which one it was and where it stood. Whoever
-//   kills
-//     from outside knows less.
+//     kills from outside knows less.
 //   - Each rank writes its result into a file of its own; run_ranks.sh compares them.
 
 #include <pthread.h>

@@ -341,7 +341,9 @@ void Supervisor::FinishOutput() {
   deadline_.reset();
   // Without a stop request a slow reader is waited for, as by any program in a pipe.
   const bool was_told_to_stop = stop_signal_ != 0 && !first_failure_.has_value();
-  if (was_told_to_stop) deadline_ = Clock::now() + std::max<Clock::duration>(absl::ToChronoNanoseconds(job_.grace), kPrintTime);
+  if (was_told_to_stop) {
+    deadline_ = Clock::now() + std::max<Clock::duration>(absl::ToChronoNanoseconds(job_.grace), kPrintTime);
+  }
 }
 
 void Supervisor::PrintSummary() {
