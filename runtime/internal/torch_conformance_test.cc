@@ -1,6 +1,10 @@
-// The conformance suite on gloo, with processes as ranks that meet as those of a job do.
+// The conformance suite on gloo and on nccl (COHORT_BACKEND), with processes as ranks that meet as those of a job do.
+//
+// nccl wants a GPU for each rank and a build with it; a check that lacks either is skipped, and counted as such.
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status_matchers.h"
 #include "absl/time/time.h"
@@ -16,15 +20,26 @@ namespace {
 
 using ::absl_testing::IsOk;
 
-class GlooConformanceTest : public ::testing::TestWithParam<ConformanceCheck> {};
+// How many ranks there can be: GPUs are devices of the machine that LibTorch need not be asked for.
+int MostRanks() {
+  if (std::string_view(COHORT_BACKEND) != "nccl") return 1000;
+  int num_gpus = 0;
+#ifdef COHORT_HAS_NCCL
+  while (std::filesystem::exists("/dev/nvidia" + std::to_string(num_gpus))) ++num_gpus;
+#endif
+  return num_gpus;
+}
 
-TEST_P(GlooConformanceTest, Holds) {
+class TorchConformanceTest : public ::testing::TestWithParam<ConformanceCheck> {};
+
+TEST_P(TorchConformanceTest, Holds) {
   const ConformanceCheck& check = GetParam();
+  if (check.world_size > MostRanks()) GTEST_SKIP() << "no " << check.world_size << " GPUs in a build with nccl";
   // For its port; the ranks are forked from this process, which keeps it.
   const testing::ScriptedJob job(check.world_size);
   EXPECT_THAT(RunWithProcesses(check,
                                [&](int rank, const std::string&) {
-                                 return InitProcessGroup({.backend = "gloo",
+                                 return InitProcessGroup({.backend = COHORT_BACKEND,
                                                           .init_timeout = absl::Seconds(30),
                                                           .timeout = check.timeout,
                                                           .rank_info = RankInfo{.rank = rank,
@@ -38,7 +53,7 @@ TEST_P(GlooConformanceTest, Holds) {
               IsOk());
 }
 
-INSTANTIATE_TEST_SUITE_P(, GlooConformanceTest, ::testing::ValuesIn(ConformanceChecks()),
+INSTANTIATE_TEST_SUITE_P(, TorchConformanceTest, ::testing::ValuesIn(ConformanceChecks()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
