@@ -32,8 +32,9 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 //
 // Errors, before anything is written:
 //   InvalidArgument    a name twice or not UTF-8; an undefined tensor; one with no data (meta) or less than its shape
-//   needs Unimplemented      a layout or dtype that the file would not hold exactly: sparse, nested, quantized, bits
-//                      (each names the tensor)
+//                      needs (each names the tensor)
+//   Unimplemented      a layout or dtype that the file would not hold exactly: sparse, nested, quantized, bits (each
+//                      names the tensor)
 // and later those of WritableFile::Append, and of copying from a device.
 absl::Status WriteTorchFile(absl::Span<const std::pair<std::string, at::Tensor>> tensors, WritableFile& file);
 

@@ -76,8 +76,9 @@ absl::StatusOr<Dataset> AgreeOnDataset(ProcessGroup& group, absl::StatusOr<Datas
 //
 // Errors, the same on all ranks unless the group is poisoned:
 //   InvalidArgument  options out of range, or different between ranks; the loss is no longer a finite number (the
-//   learning rate is too high) any code         what LibTorch threw on a rank and those of MainOnlySaver::Save and
-//   AllReduceSum. Checkpoints saved before stay.
+//                    learning rate is too high)
+//   any code         what LibTorch threw on a rank
+//   and those of MainOnlySaver::Save and AllReduceSum. Checkpoints saved before stay.
 absl::StatusOr<EpochReport> TrainLinear(ProcessGroup& group, const Dataset& data, const LinearTrainerOptions& options,
                                         const LinearTrainerObserver& observer);
 
