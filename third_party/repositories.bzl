@@ -75,7 +75,7 @@ REPOSITORIES = {
         url = "https://github.com/tukaani-project/xz/releases/download/v5.8.4/xz-5.8.4.tar.xz",
         strip_prefix = "xz-5.8.4",
         used_by = "runtime",
-        why = "CRC-32 of .pt files; liblzma's is by carry-less multiplication, more than twice as fast as zlib's",
+        why = "CRC-32 of .pt files; liblzma's is by carry-less multiplication",
     ),
     "bazel_skylib": struct(
         version = "1.7.1",
