@@ -12,10 +12,9 @@ def _source_repository_impl(ctx):
             url = "file://" + str(packed),
             sha256 = ctx.attr.repacked_sha256,
             output = "unpacked",
-            type = "tar.xz" if ctx.attr.repacked.endswith(".xz") else "tar.gz",
         )
     else:
-        ctx.download_and_extract(url = ctx.attr.urls, sha256 = ctx.attr.sha256, output = "unpacked", type = "tar.gz")
+        ctx.download_and_extract(url = ctx.attr.urls, sha256 = ctx.attr.sha256, output = "unpacked")
 
     # The top folder is named after the archive: what lies below it is the same.
     tops = ctx.path("unpacked").readdir()
