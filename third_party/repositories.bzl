@@ -1,17 +1,20 @@
-"""Everything cohort is built from, in one table.
+"""Everything cohort is built from, in one table: what WORKSPACE declares, and what extensions.bzl declares for modules.
 
 `used_by`: runtime = part of what an importer links; test and bench = only our own tests and benchmarks; build = rules.
+`module`: its name in the Bazel Central Registry. MODULE.bazel cannot read this table, so a test compares the two.
 """
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
-load("//third_party:sources.bzl", "source_repository")
+load("//third_party:build_file.bzl", "build_file")
+load("//third_party/gloo:gloo.bzl", "gloo_repository")
 load("//third_party/libtorch:libtorch.bzl", "libtorch_repository")
 load("//third_party/wheels:wheels.bzl", "wheel_repository")
 
 REPOSITORIES = {
     "com_google_absl": struct(
         version = "20260526.0",
+        module = "abseil-cpp",
         sha256 = "6e1aee535473414164bf83e4ebc40240dec71a4701f8a642d906e95bea1aea0c",
         url = "https://github.com/abseil/abseil-cpp/releases/download/20260526.0/abseil-cpp-20260526.0.tar.gz",
         strip_prefix = "abseil-cpp-20260526.0",
@@ -20,6 +23,7 @@ REPOSITORIES = {
     ),
     "com_google_googletest": struct(
         version = "1.18.0",
+        module = "googletest",
         sha256 = "b9cf3c3d06dbae3eeca671e2a3ea33f3749e23eaa1389cd92c9d0a575e146128",
         url = "https://github.com/google/googletest/archive/refs/tags/v1.18.0.tar.gz",
         strip_prefix = "googletest-1.18.0",
@@ -28,6 +32,7 @@ REPOSITORIES = {
     ),
     "com_github_google_benchmark": struct(
         version = "1.9.1",
+        module = "google_benchmark",
         sha256 = "32131c08ee31eeff2c8968d7e874f3cb648034377dfc32a4c377fa8796d84981",
         url = "https://github.com/google/benchmark/archive/refs/tags/v1.9.1.tar.gz",
         strip_prefix = "benchmark-1.9.1",
@@ -36,6 +41,7 @@ REPOSITORIES = {
     ),
     "gloo": struct(
         version = "d97133a (2025-09-12)",
+        torch_version = "2.14.1",
         # GitHub packs this archive on demand, so its bytes have no lasting hash: the manifest pins every header
         # instead.
         sha256 = "",
@@ -79,6 +85,7 @@ REPOSITORIES = {
     ),
     "bazel_skylib": struct(
         version = "1.7.1",
+        module = "bazel_skylib",
         sha256 = "bc283cdfcd526a52c3201279cda4bc298652efa898b10b4db0837dc51652756f",
         url = "https://github.com/bazelbuild/bazel-skylib/releases/download/1.7.1/bazel-skylib-1.7.1.tar.gz",
         strip_prefix = "",
@@ -87,6 +94,7 @@ REPOSITORIES = {
     ),
     "platforms": struct(
         version = "0.0.10",
+        module = "platforms",
         sha256 = "218efe8ee736d26a3572663b374a253c012b716d8af0c07e842e82f238a0a7ee",
         url = "https://github.com/bazelbuild/platforms/releases/download/0.0.10/platforms-0.0.10.tar.gz",
         strip_prefix = "",
@@ -95,6 +103,7 @@ REPOSITORIES = {
     ),
     "rules_cc": struct(
         version = "0.0.17",
+        module = "rules_cc",
         sha256 = "abc605dd850f813bb37004b77db20106a19311a96b2da1c92b789da529d28fe1",
         url = "https://github.com/bazelbuild/rules_cc/releases/download/0.0.17/rules_cc-0.0.17.tar.gz",
         strip_prefix = "rules_cc-0.0.17",
@@ -102,11 +111,6 @@ REPOSITORIES = {
         why = "C++ rules",
     ),
 }
-
-_LIBTORCH_FILES = [
-    "include/torch/csrc/api/include/torch/torch.h",
-    "lib/libtorch_cpu.so",
-]
 
 def _archive(name, **kwargs):
     entry = REPOSITORIES[name]
@@ -119,38 +123,39 @@ def _archive(name, **kwargs):
         **kwargs
     )
 
-def _source(name, **kwargs):
-    entry = REPOSITORIES[name]
-    maybe(
-        source_repository,
-        name = name,
-        build_file = Label("//third_party/{0}:{0}.BUILD".format(name)),
-        repacked = entry.repacked,
-        repacked_sha256 = entry.repacked_sha256,
-        sha256 = entry.sha256,
-        urls = [entry.url],
-        **kwargs
-    )
-
 def cohort_dependencies():
-    """What cohort's targets need. A repository that the importing workspace already has is left alone."""
+    """For WORKSPACE: what cohort's targets need. A repository that the importing workspace already has is left alone."""
     for name in ["bazel_skylib", "platforms", "rules_cc"]:
         _archive(name)
     _archive(
         "com_google_absl",
-        # Not needed by us: the setting that rules_cc before 0.0.12 lacks, and compiling each of Abseil's headers alone.
-        patch_cmds = [
-            "grep -rl --include=BUILD.bazel 'rules_cc//cc/compiler:emscripten' . | xargs -r sed -i '/rules_cc\\/\\/cc\\/compiler:emscripten\": \\[\\],/d'",
-            "find . -name BUILD.bazel | xargs sed -i '/^ *\"parse_headers\",$/d'",
-        ],
+        # Not needed by us, and half of the time that Abseil takes to build: compiling each of its headers alone.
+        patch_cmds = ["find . -name BUILD.bazel | xargs sed -i '/^ *\"parse_headers\",$/d'"],
         repo_mapping = {"@googletest": "@com_google_googletest"},
     )
     _archive(
         "com_google_googletest",
         repo_mapping = {"@abseil-cpp": "@com_google_absl"},
     )
-    _source("gloo", manifest = Label("//third_party/gloo:headers.sha256"))
-    _archive("xz", build_file = Label("//third_party/xz:xz.BUILD"))
+    unregistered_dependencies()
+
+def cohort_test_dependencies():
+    """For WORKSPACE: what only cohort's own tests, benchmarks and example programs need."""
+    _archive("com_github_google_benchmark")
+    unregistered_test_dependencies()
+
+def unregistered_dependencies():
+    """What cohort's targets need and no registry has: the same for WORKSPACE and for modules."""
+    maybe(
+        gloo_repository,
+        name = "gloo",
+        manifest = Label("//third_party/gloo:headers.sha256"),
+        repacked = REPOSITORIES["gloo"].repacked,
+        repacked_sha256 = REPOSITORIES["gloo"].repacked_sha256,
+        sha256 = REPOSITORIES["gloo"].sha256,
+        urls = [REPOSITORIES["gloo"].url],
+    )
+    _archive("xz", build_file_content = build_file(Label("//third_party/xz:targets.bzl"), "xz_targets"))
     maybe(
         libtorch_repository,
         name = "libtorch",
@@ -163,30 +168,30 @@ def cohort_dependencies():
             "nvidia/cu13/lib/libcupti.so*",
         ],
         lock = Label("//third_party/wheels:libtorch_cpu.lock"),
-        needed = _LIBTORCH_FILES,
         targets = "cpu_targets",
+        version = REPOSITORIES["libtorch"].version,
     )
     maybe(
         libtorch_repository,
         name = "libtorch_cuda",
-        needed = _LIBTORCH_FILES + ["lib/libtorch_cuda.so"],
+        libraries = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10.so"],
         targets = "cuda_targets",
         unpacked = Label("@torch_python//:BUILD.bazel"),
+        version = REPOSITORIES["libtorch"].version,
     )
     maybe(
         wheel_repository,
         name = "torch_python",
-        build_file = Label("//third_party/libtorch:torch_python.BUILD"),
+        build_file_content = build_file(Label("//third_party/libtorch:targets.bzl"), "torch_python_targets"),
         lock = Label("//third_party/wheels:torch_cuda.lock"),
     )
 
-def cohort_test_dependencies():
-    """What only cohort's own tests, benchmarks and example programs need."""
-    _archive("com_github_google_benchmark")
+def unregistered_test_dependencies():
+    """What only our own tests and example programs need, and no registry has."""
     maybe(
         wheel_repository,
         name = "diabetes",
-        build_file = Label("//third_party/diabetes:diabetes.BUILD"),
+        build_file_content = build_file(Label("//third_party/diabetes:targets.bzl"), "diabetes_targets"),
         keep = ["sklearn/datasets/data/diabetes_*.csv.gz"],
         lock = Label("//third_party/wheels:scikit_learn.lock"),
         python_version = "3.12",
