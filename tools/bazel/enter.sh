@@ -92,6 +92,7 @@ keep_only_passed_env() {
 bazelrc() {
   grep -v -e --sandbox_debug -e --host_javabase "$root/etc/bazel/bazelrc"
   cat "$parts/root.bazelrc"
+  module_settings
   printf '%s\n' "startup --output_user_root=$output" "common --distdir=$distdir" "common --repo_env=COHORT_SOURCES=$distdir"
 }
 

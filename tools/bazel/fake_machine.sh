@@ -5,15 +5,15 @@
 
 world=$(mktemp -d "${TEST_TMPDIR:?}/world.XXXXXX")
 readonly world
-readonly real_tools=(awk bash cat chmod cp cut dirname env find flock getent grep head ls mkdir mktemp mv paste rm sed
-  sha256sum sleep sort tail touch tr)
+readonly real_tools=(awk bash cat chmod cp cut dirname env find flock getent grep gzip head ls mkdir mktemp mv paste rm sed
+  sha256sum sleep sort tail tar touch tr)
 
 stub() { # NAME, the body on stdin
   { printf '#!/bin/bash\nworld=%q\n' "$world" && cat; } >"$world/bin/$1"
   chmod +x "$world/bin/$1"
 }
 
-# A checkout with a table of two archives, and a machine like a Debian that can do everything, run by root.
+# A checkout with a table of three archives, one of them a module, and a machine like a Debian that can do everything, run by root.
 make_machine() {
   local tool
   rm -rf "${world:?}"/*
@@ -26,17 +26,25 @@ make_machine() {
   : >"$world/checkout/tools/bazel/sources.txt"
   offer alpha alpha_1.orig.tar.gz v1.tar.gz
   offer beta beta_2.orig.tar.xz beta_2.orig.tar.xz
+  offer omega omega_1.orig.tar.gz omega-1.tar.gz omega_module
   stub_system
   stub_apt
   stub_root_tools
 }
 
-# offer PACKAGE FILE NAME: a row of the table, and the mirror has it.
+# offer PACKAGE FILE NAME [MODULE]: a row of the table, and the mirror has it. A module's archive is one.
 offer() {
   local sum
-  printf 'content of %s' "$2" >"$world/mirror/$2"
+  if (($# == 4)); then
+    mkdir -p "$world/upstream/$1-1"
+    printf 'module(name = "%s")\n' "$4" >"$world/upstream/$1-1/MODULE.bazel"
+    printf 'features = [\n    "parse_headers",\n]\n' >"$world/upstream/$1-1/BUILD.bazel"
+    tar -C "$world/upstream" -czf "$world/mirror/$2" "$1-1"
+  else
+    printf 'content of %s' "$2" >"$world/mirror/$2"
+  fi
   sum=$(sha256sum "$world/mirror/$2" | cut -d' ' -f1)
-  printf '%s %s %s %s\n' "$1" "$2" "$sum" "$3" >>"$world/checkout/tools/bazel/sources.txt"
+  printf '%s %s %s %s %s\n' "$1" "$2" "$sum" "$3" "${4--}" >>"$world/checkout/tools/bazel/sources.txt"
   printf 'Package: %s\nVersion: 1:2-3\nChecksums-Sha256:\n %s 9 %s\nDirectory: pool\n\n' "$1" "$sum" "$2" >"$world/mirror/$1.showsrc"
 }
 
@@ -64,7 +72,7 @@ esac
 END
   stub apt-cache <<'END'
 case $1 in
-  show) [[ -z ${FAKE_BAZEL-7.7.1} ]] || printf 'Package: %s\nVersion: %s+ds-8\n' "$2" "${FAKE_BAZEL-7.7.1}" ;;
+  show) [[ -z ${FAKE_BAZEL-7.7.1} || $2 == nowhere* ]] || printf 'Package: %s\nVersion: %s+ds-8\n' "$2" "${FAKE_BAZEL-7.7.1}" ;;
   showsrc) cat "$world/mirror/$3.showsrc" ;;
 esac
 END
@@ -72,9 +80,10 @@ END
 
 stub_root_tools() {
   stub mmdebstrap <<'END'
-echo mmdebstrap >>"$world/calls"
+echo "mmdebstrap $*" >>"$world/calls"
 root=${*: -2:1}
-mkdir -p "$root"/{etc/bazel,etc/ssl/certs/java,usr}
+mkdir -p "$root"/{etc/bazel,etc/ssl/certs/java,usr/share/bazel/rules/cc/cc/compiler}
+: >"$root/usr/share/bazel/rules/cc/cc/compiler/BUILD"
 printf 'startup --install_base=/usr/share/bazel\nbuild --sandbox_debug\n' >"$root/etc/bazel/bazelrc"
 : >"$root/etc/ssl/certs/java/cacerts"
 case ${FAKE_MMDEBSTRAP-} in
@@ -113,7 +122,7 @@ expect_in() { grep -qF -- "$2" "$world/$1" || fail "not in $1: $2"; }
 expect_not_in() { ! grep -qF -- "$2" "$world/$1" || fail "in $1: $2"; }
 expect_calls() { [[ $(grep -cF -- "$2" "$world/calls") == "$1" ]] || fail "not $1 calls of $2"; }
 # Nothing half-made is left and nothing was made.
-expect_nothing_made() { ! compgen -G "$world/home/.cache/cohort/{provisioning,root-}*" >/dev/null || fail "left: $(ls "$world/home/.cache/cohort")"; }
+expect_nothing_made() { [[ -z $(compgen -G "$world/home/.cache/cohort/provisioning.*"; compgen -G "$world/home/.cache/cohort/*-*") ]] || fail "left: $(ls "$world/home/.cache/cohort")"; }
 
 # run_tests: runs every function test_*, each on a new machine.
 run_tests() {

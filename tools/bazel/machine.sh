@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # What provisioning needs of the machine. Each thing that is missing is one message: what, and what to do about it.
 
-readonly root_megabytes=3000   # the peak while the root is made; the root itself takes 1.8 GB
-readonly sources_megabytes=300 # the mirror's indices and the archives
+root_megabytes=3000              # the peak while the root is made; the root itself takes 1.8 GB
+readonly packages_megabytes=2000 # more, where COHORT_ROOT_PACKAGES names any: enough for LLVM and LibTorch
+readonly sources_megabytes=300   # the mirror's indices and the archives
 readonly or_bazelisk="Or install bazelisk (a Bazel launcher) and put it on PATH: bazelw then uses that."
 
 is_root() { [[ $(id -u) == 0 ]]; }

@@ -5,11 +5,11 @@
 readonly suite=forky
 readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# read_sources FUNCTION: calls FUNCTION PACKAGE FILE SHA256 NAME for each row of the table.
+# read_sources FUNCTION: calls FUNCTION PACKAGE FILE SHA256 NAME MODULE for each row of the table.
 read_sources() {
-  local package file sha256 name
-  while read -r package file sha256 name; do
-    [[ -z $package || $package == \#* ]] || "$1" "$package" "$file" "$sha256" "$name"
+  local package file sha256 name module
+  while read -r package file sha256 name module; do
+    [[ -z $package || $package == \#* ]] || "$1" "$package" "$file" "$sha256" "$name" "$module"
   done <"$parts/sources.txt"
 }
 
@@ -95,9 +95,19 @@ compare_offer() {
     is_usable_version "$found" ||
       differences+=("bazel-bootstrap: wanted 7.7 or a later 7, found ${found:-none}; COHORT_MIRROR=ADDRESS may name a mirror that has it, or install bazelisk")
   fi
+  [[ -d $root ]] || check_root_packages
   read_sources compare_source
   ((${#differences[@]} == 0)) || die "$mirror ($suite) does not offer what is pinned:" "${differences[@]}" \
     "Archives can be supplied by hand: put them into a folder under these names, and COHORT_DISTDIR=FOLDER ./bazelw ..."
+}
+
+check_root_packages() {
+  local name
+  local -a lacking=()
+  for name in "${root_packages[@]}"; do
+    [[ -n $(apt_ apt-cache show "$name" 2>/dev/null || true) ]] || lacking+=("$name")
+  done
+  ((${#lacking[@]} == 0)) || die "COHORT_ROOT_PACKAGES: $mirror ($suite, main) has no package ${lacking[*]}."
 }
 
 compare_source() { # PACKAGE FILE SHA256 NAME

@@ -4,6 +4,7 @@
 #   $cache/root-RECIPE        the root; nothing but mount points is added after it got this name
 #   $cache/output-RECIPE      what Bazel builds in it
 #   $cache/distdir            archives by the name that Bazel asks for
+#   $cache/modules-TABLE      modules, in the place of a registry
 #   $cache/lock               held while provisioning; its content is the holder's pid
 #   $cache/provisioning.*     work in progress; whoever holds the lock owns it, so one that he finds is a dead call's
 #
@@ -20,18 +21,22 @@ source "$parts/machine.sh"
 source "$parts/mirror.sh"
 # shellcheck source=tools/bazel/make_root.sh
 source "$parts/make_root.sh"
+# shellcheck source=tools/bazel/modules.sh
+source "$parts/modules.sh"
 
 settle_cache() {
   export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
   export USER=${USER:-$(id -un 2>/dev/null || id -u)}
   cache=${XDG_CACHE_HOME:-$HOME/.cache}/cohort
   [[ $cache == /* ]] || die "the cache folder $cache is not an absolute path: set HOME or XDG_CACHE_HOME to one."
+  add_root_packages
   root=$cache/root-$(recipe_id)
   output=$cache/output-$(recipe_id)
   distdir=$cache/distdir
+  modules=$cache/modules-$(modules_id)
 }
 
-is_provisioned() { [[ -d $root ]] && has_all_sources; }
+is_provisioned() { [[ -d $root && -d $modules ]] && has_all_sources; }
 
 provision() {
   local since=$SECONDS
@@ -46,18 +51,24 @@ provision() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    if [[ -d $root ]]; then
-      note "this revision pins archives that are not in $distdir yet: fetching them."
-    else
+    if [[ ! -d $root ]]; then
       note "this machine has no Bazel: making one in $cache (once)."
       install_tools
       check_namespaces
+    elif ! has_all_sources; then
+      note "this revision pins archives that are not in $distdir yet: fetching them."
     fi
-    choose_mirror
-    fetch_sources
+    if [[ ! -d $root ]] || ! has_all_sources; then
+      choose_mirror
+      fetch_sources
+    fi
     if [[ ! -d $root ]]; then
       make_root "$work/root"
       mv -T "$work/root" "$root"
+    fi
+    if [[ ! -d $modules ]]; then
+      make_modules "$work/modules"
+      mv -T "$work/modules" "$modules"
     fi
     trap - EXIT HUP INT TERM
     remove_work "$work"

@@ -24,7 +24,7 @@ test_makes_a_root_once_and_then_asks_nobody() {
   bazelw info --x
   expect_status 5
   expect_calls 1 mmdebstrap
-  expect_calls 2 "apt-get source"
+  expect_calls 3 "apt-get source"
   expect_in entered "/usr/bin/setpriv --pdeathsig TERM bazel info --x"
   [[ $(cat "$world/home/.cache/cohort/distdir/v1.tar.gz") == "content of alpha_1.orig.tar.gz" ]] || fail "no archive"
   : >"$world/calls"
@@ -41,6 +41,78 @@ test_bazel_finds_archives_and_rule_sets_through_its_system_settings() {
   expect_in bazelrc "common --override_repository=rules_cc=/usr/share/bazel/rules/cc"
   expect_in bazelrc "common --distdir=$world/home/.cache/cohort/distdir"
   expect_in bazelrc "common --repo_env=COHORT_SOURCES=$world/home/.cache/cohort/distdir"
+}
+
+# The folder that Bazel is told to take module NAME from.
+module() { sed -n "s/^common --override_module=$1=//p" "$world/bazelrc"; }
+
+test_bazel_finds_modules_without_a_registry() {
+  bazelw info
+  expect_status 5
+  grep -qxF 'module(name = "omega_module")' "$(module omega_module)/MODULE.bazel" || fail "no module of an archive"
+  ! grep parse_headers "$(module omega_module)/BUILD.bazel" || fail "each header is compiled alone"
+  grep -qxF 'module(name = "zlib")' "$(module zlib)/MODULE.bazel" || fail "no empty module"
+  [[ -f $(module zlib)/BUILD.bazel ]] || fail "not a package"
+}
+
+test_a_table_that_changes_makes_modules_anew_beside_the_old_ones() {
+  local old
+  bazelw info
+  old=$(module omega_module)
+  echo '# Another revision.' >>"$world/checkout/tools/bazel/sources.txt"
+  : >"$world/calls"
+  bazelw info
+  expect_status 5
+  expect_calls 0 ""
+  [[ -d $old && -d $(module omega_module) && $old != "$(module omega_module)" ]] || fail "from $old to $(module omega_module)"
+}
+
+test_modules_that_cannot_be_made_are_one_message_and_nothing_half_made() {
+  bazelw info
+  echo '# Another revision.' >>"$world/checkout/tools/bazel/sources.txt"
+  printf 'no archive' >"$world/home/.cache/cohort/distdir/omega-1.tar.gz"
+  bazelw info
+  expect_status 36
+  expect_said "cannot make modules of the archives in $world/home/.cache/cohort/distdir"
+  [[ $(compgen -G "$world/home/.cache/cohort/modules-*" | wc -l) == 1 ]] || fail "half-made modules"
+  ! compgen -G "$world/home/.cache/cohort/provisioning.*" >/dev/null || fail "left"
+}
+
+test_what_abseil_asks_for_is_added_to_the_roots_rules() {
+  bazelw info
+  grep -qF 'name = "emscripten"' "$world"/home/.cache/cohort/root-*/usr/share/bazel/rules/cc/cc/compiler/BUILD || fail "not added"
+}
+
+test_COHORT_ROOT_PACKAGES_make_a_root_of_their_own() {
+  local plain both
+  bazelw info
+  plain=$(grep -- --output_user_root "$world/bazelrc")
+  COHORT_ROOT_PACKAGES=' lld  clang ' bazelw info
+  expect_status 5
+  expect_calls 2 mmdebstrap
+  expect_in calls "python3-pip,clang,lld "
+  both=$(grep -- --output_user_root "$world/bazelrc")
+  [[ $plain != "$both" ]] || fail "both roots build into $both"
+  COHORT_ROOT_PACKAGES='clang lld clang' bazelw info
+  expect_calls 2 mmdebstrap
+  expect_in bazelrc "$both"
+  bazelw info
+  expect_calls 2 mmdebstrap
+  expect_in bazelrc "$plain"
+}
+
+test_a_wrong_name_in_COHORT_ROOT_PACKAGES_is_named() {
+  local name
+  for name in clang,lld Clang --help 'a/../b' .x "*"; do
+    COHORT_ROOT_PACKAGES="lld $name" bazelw info
+    expect_status 36
+    expect_said "COHORT_ROOT_PACKAGES: '$name' is not the name of a Debian package."
+  done
+  COHORT_ROOT_PACKAGES="clang nowhere nowhere2" bazelw info
+  expect_status 36
+  expect_said "COHORT_ROOT_PACKAGES: http://mirror.test/debian (forky, main) has no package nowhere nowhere2."
+  expect_calls 0 mmdebstrap
+  expect_nothing_made
 }
 
 test_the_environment_is_that_of_the_root_and_what_was_named() {
@@ -109,7 +181,7 @@ test_COHORT_DISTDIR_supplies_what_the_mirror_lacks() {
   cp "$world/mirror/alpha_1.orig.tar.gz" "$world/mine/v1.tar.gz"
   COHORT_DISTDIR=$world/mine bazelw info
   expect_status 5
-  expect_calls 1 "apt-get source"
+  expect_calls 2 "apt-get source"
   COHORT_DISTDIR=/no/such bazelw info
   expect_status 5
 }
@@ -146,6 +218,9 @@ test_too_little_space_is_said_before_anything_is_made() {
   FAKE_FREE=2999 bazelw info
   expect_status 36
   expect_said "not enough space in $world/home/.cache/cohort: 3000 MB needed, 2999 MB available."
+  FAKE_FREE=4999 COHORT_ROOT_PACKAGES=clang bazelw info
+  expect_status 36
+  expect_said "not enough space in $world/home/.cache/cohort: 5000 MB needed, 4999 MB available."
   expect_calls 0 ""
   expect_nothing_made
 }
