@@ -17,6 +17,20 @@
 
 #include "cohort/runtime/internal/gloo_backend.h"
 
+// Whether LibTorch and Gloo, which may be targets of somebody else's, fit: a line here for a page of errors below.
+#if !__has_include("torch/csrc/distributed/c10d/ProcessGroupGloo.hpp")
+#error "this LibTorch has no c10d/ProcessGroupGloo.hpp: take one that was built with distributed and Gloo"
+#elif !defined(USE_C10D_GLOO)
+#error "the target given by --@cohort//third_party/libtorch must define USE_DISTRIBUTED and USE_C10D_GLOO"
+#elif !__has_include("gloo/context.h")
+#error "the target given by --@cohort//third_party/gloo has no gloo/context.h"
+#endif
+#include "torch/headeronly/version.h"
+#if defined(COHORT_GLOO_TORCH_MAJOR) && \
+    (TORCH_VERSION_MAJOR != COHORT_GLOO_TORCH_MAJOR || TORCH_VERSION_MINOR != COHORT_GLOO_TORCH_MINOR)
+#error "@gloo is of another LibTorch: give the headers of yours by --repo_env=GLOO=DIR or --@cohort//third_party/gloo=LABEL"
+#endif
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

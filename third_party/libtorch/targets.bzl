@@ -1,7 +1,4 @@
-"""The targets of @libtorch and @libtorch_cuda.
-
-Macros, not BUILD templates: a repository is fetched again when a file that its rule read has changed, and these hold gigabytes.
-"""
+"""The targets of @libtorch, @libtorch_cuda and @torch_python."""
 
 load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
 
@@ -38,6 +35,7 @@ def cpu_targets():
             "tree/torch/lib/libc10.so",
             "tree/torch/lib/libcudart*.so*",
             "tree/torch/lib/libcupti*.so*",
+            "tree/torch/lib/libgloo.so.*",
             "tree/torch/lib/libgomp*.so*",
             "tree/torch/lib/libtorch_cpu.so",
         ],
@@ -84,7 +82,7 @@ def cuda_targets():
     The libraries stay where the wheels put them, and find each other by their own search paths: some are opened by name in
     the middle of a run (parts of cuDNN, the run-time compiler's builtins), where nothing that Bazel knows of would help.
     """
-    repository = Label(native.repository_name() + "//:torch").workspace_name
+    repository = native.package_relative_label(":torch").repo_name
 
     # CUDA's run time: what the NCCL backend calls itself. A LibTorch of the user's own may carry it beside itself.
     runtimes = native.glob(
@@ -125,4 +123,14 @@ def cuda_targets():
         hdrs = native.glob(["tree/nvidia/nccl/include/**"], allow_empty = True),
         includes = ["tree/nvidia/nccl/include"],
         visibility = [str(Label("//third_party/nccl:__pkg__"))],
+    )
+
+def torch_python_targets():
+    """Python's torch with all that `import torch` asks for. A test needs both in its data, and runs `python3`."""
+    native.exports_files(
+        [
+            "python3",
+            "tree",
+        ],
+        visibility = [str(Label("//:tests"))],
     )

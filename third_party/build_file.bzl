@@ -1,0 +1,14 @@
+"""The BUILD file of a repository whose targets are made by a macro of ours.
+
+A macro knows what cohort and its repositories are called where it runs; a BUILD file that lies in another repository does not.
+And a repository is fetched again when a file that its rule read has changed, but not when a macro has.
+"""
+
+def build_file(bzl, macro):
+    """Returns the text of a BUILD file that calls one macro.
+
+    Args:
+      bzl: Label of the file that defines the macro.
+      macro: its name; it takes no arguments.
+    """
+    return "load(\"{0}\", \"{1}\")\n\n{1}()\n".format(bzl, macro)
