@@ -5,7 +5,12 @@
 #ifndef COHORT_CHECKPOINT_MODULE_STATE_H_
 #define COHORT_CHECKPOINT_MODULE_STATE_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include "cohort/checkpoint/torch_file.h"
+#include "cohort/third_party/libtorch/string_abi.h"
 
 namespace torch::nn {
 class Module;  // its header costs 15 s a translation unit

@@ -6,6 +6,10 @@
 #ifndef COHORT_CHECKPOINT_TORCH_FILE_H_
 #define COHORT_CHECKPOINT_TORCH_FILE_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/writable_file.h"
+#include "cohort/third_party/libtorch/string_abi.h"
 
 namespace cohort {
 

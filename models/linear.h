@@ -5,8 +5,13 @@
 #ifndef COHORT_MODELS_LINEAR_H_
 #define COHORT_MODELS_LINEAR_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstdint>
 
+#include "cohort/third_party/libtorch/string_abi.h"
 #include "torch/nn/modules/linear.h"
 
 namespace cohort {

@@ -5,6 +5,10 @@
 #ifndef COHORT_RUNTIME_INIT_PROCESS_GROUP_H_
 #define COHORT_RUNTIME_INIT_PROCESS_GROUP_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +17,7 @@
 #include "absl/time/time.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/runtime/rank_info.h"
+#include "cohort/third_party/libtorch/string_abi.h"
 
 namespace cohort {
 

@@ -49,6 +49,14 @@ std::unique_ptr<ProcessGroup> ProcessGroup::WorldOfOne() {
   return std::unique_ptr<ProcessGroup>(new ProcessGroup(RankInfo()));
 }
 
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::WorldOfOneFromEnvironment() {
+  ABSL_ASSIGN_OR_RETURN(const RankInfo info, RankInfoFromEnvironment());
+  if (info.world_size == 1) return WorldOfOne();
+  return absl::UnimplementedError(absl::StrCat(
+      "this program was started as one of WORLD_SIZE=", info.world_size, " ranks and links no backend to meet the "
+      "others: add @cohort//runtime:init_process_group to its deps and call InitProcessGroup(), or start it alone"));
+}
+
 ProcessGroup::ProcessGroup(RankInfo info) : info_(std::move(info)) {}
 
 ProcessGroup::ProcessGroup(RankInfo info, absl_nonnull std::unique_ptr<internal::Backend> backend, Options options)

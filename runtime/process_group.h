@@ -56,8 +56,17 @@ class ProcessGroup final {
     absl::Duration timeout = absl::Minutes(10);
   };
 
-  // A group of one rank: no network, no LibTorch; every collective returns at once.
+  // A group of one rank: no network, no LibTorch; every collective returns at once. Whatever the environment says: in a
+  // job of several ranks each would take itself for the main one. Programs ask for the following.
   static std::unique_ptr<ProcessGroup> WorldOfOne();
+
+  // The group of a program that links no LibTorch, and so has no backend to meet others with: a world of one, unless the
+  // launcher started several ranks. What links LibTorch calls InitProcessGroup instead.
+  //
+  // Errors:
+  //   InvalidArgument  the launch environment is malformed; see rank_info.h.
+  //   Unimplemented    there are several ranks; names the target that lets them meet. The same on all ranks.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> WorldOfOneFromEnvironment();
 
   // For InitProcessGroup and testing::ThreadGroup: takes over a connected backend.
   ProcessGroup(RankInfo info, absl_nonnull std::unique_ptr<internal::Backend> backend, Options options);

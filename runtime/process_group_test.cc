@@ -1,6 +1,7 @@
 #include "cohort/runtime/process_group.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,43 @@ TEST(WorldOfOneTest, NothingWorksAfterShutdownButShutdown) {
   EXPECT_THAT(group->BroadcastBytes("bytes", ""), left);
   EXPECT_THAT(group->GatherBytes("bytes", "", 5), left);
   EXPECT_THAT(group->Shutdown(), IsOk());
+}
+
+// A launch environment for the length of a test.
+class LaunchedAsRank {
+ public:
+  LaunchedAsRank(const char* rank, const char* world_size) {
+    setenv("RANK", rank, /*overwrite=*/1);
+    setenv("WORLD_SIZE", world_size, /*overwrite=*/1);
+    setenv("MASTER_ADDR", "127.0.0.1", /*overwrite=*/1);
+    setenv("MASTER_PORT", "29500", /*overwrite=*/1);
+  }
+  ~LaunchedAsRank() {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+  }
+};
+
+TEST(WorldOfOneFromEnvironmentTest, IsGivenToAProgramThatWasStartedAlone) {
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> by_hand = ProcessGroup::WorldOfOneFromEnvironment();
+  ASSERT_THAT(by_hand, IsOk());
+  EXPECT_EQ((*by_hand)->world_size(), 1);
+  const LaunchedAsRank launched("0", "1");
+  EXPECT_THAT(ProcessGroup::WorldOfOneFromEnvironment(), IsOk());
+}
+
+TEST(WorldOfOneFromEnvironmentTest, IsRefusedToOneOfSeveralRanksNamingTheTargetToAdd) {
+  for (const char* rank : {"0", "1"}) {
+    const LaunchedAsRank launched(rank, "2");
+    EXPECT_THAT(ProcessGroup::WorldOfOneFromEnvironment().status(),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         AllOf(HasSubstr("WORLD_SIZE=2"), HasSubstr("@cohort//runtime:init_process_group"))));
+  }
+}
+
+TEST(WorldOfOneFromEnvironmentTest, SaysWhatIsWrongWithTheEnvironment) {
+  const LaunchedAsRank launched("2", "2");
+  EXPECT_THAT(ProcessGroup::WorldOfOneFromEnvironment().status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("RANK")));
 }
 
 // Of two ranks.

@@ -17,12 +17,17 @@
 #ifndef COHORT_RUNTIME_TENSOR_COLLECTIVES_H_
 #define COHORT_RUNTIME_TENSOR_COLLECTIVES_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "c10/core/Device.h"
 #include "cohort/runtime/process_group.h"
+#include "cohort/third_party/libtorch/string_abi.h"
 
 namespace at {
 class Tensor;
