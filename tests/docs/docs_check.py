@@ -77,9 +77,11 @@ def table_rows(text, header):
 
 def check_proof(checkout, proof):
     """Returns what is wrong with one cited test, or None."""
+    if re.fullmatch(r"tests/import/\w+\.sh|tests/import/\w+/check\.sh", proof):
+        return None if checkout.exists(proof) else f"there is no {proof}"
     match = re.fullmatch(r"(//[\w/.-]*:[\w.-]+)(?::([\w/]+)\.(\w+))?", proof)
     if not match:
-        return f"'{proof}' is not //package:target or //package:target:Suite.Name"
+        return f"'{proof}' is not //package:target, //package:target:Suite.Name or a script of tests/import"
     label, suite, name = match.groups()
     if not checkout.has_target(label):
         return f"there is no target {label}"

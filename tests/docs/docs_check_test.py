@@ -8,6 +8,8 @@ import unittest
 import docs_check
 
 FILES = {
+    "tests/import/run.sh": "",
+    "tests/import/importer/check.sh": "",
     ".bazelrc": "build:cuda --x\nrun:launch --y\n",
     "runtime/BUILD.bazel": 'cc_test(\n    name = "a_test",\n)\nmultiprocess_test(\n    name = "b_test",\n)\n',
     "runtime/a_test.cc": "TEST(ATest, Holds) {}\nTEST_P(\n    BTest, AlsoHolds) {}\n",
@@ -49,6 +51,8 @@ class DocsCheckTest(unittest.TestCase):
             "//runtime:a_test:BTest.AlsoHolds",
             "//runtime:b_test_2_ranks",
             "//tests/python:oracle_test:Oracle.test_x",
+            "tests/import/run.sh",
+            "tests/import/importer/check.sh",
         ):
             self.assertEqual(self.wrong_with_row(f"| p | `runtime/a.h` | `{proof}` |"), [])
 
@@ -63,7 +67,9 @@ class DocsCheckTest(unittest.TestCase):
             ("| p | `runtime/a.h` | a test |", "'p': nothing in `...` under 'proved by'"),
             ("| p | | `//runtime:a_test` |", "'p': nothing in `...` under 'stated in'"),
             ("| p | `runtime/a.h` |", "'p': 2 columns; wanted promise | stated in | proved by"),
-            ("| p | `runtime/a.h` | `a_test` |", "'p': 'a_test' is not //package:target or //package:target:Suite.Name"),
+            ("| p | `runtime/a.h` | `a_test` |", "'p': 'a_test' is not //package:target, "
+             "//package:target:Suite.Name or a script of tests/import"),
+            ("| p | `runtime/a.h` | `tests/import/b/check.sh` |", "'p': there is no tests/import/b/check.sh"),
         ):
             self.assertEqual(self.wrong_with_row(row), [problem])
 
