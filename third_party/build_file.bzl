@@ -4,6 +4,8 @@ A macro knows what cohort and its repositories are called where it runs; a BUILD
 And a repository is fetched again when a file that its rule read has changed, but not when a macro has.
 """
 
+visibility("//third_party/...")
+
 def build_file(bzl, macro):
     """Returns the text of a BUILD file that calls one macro.
 

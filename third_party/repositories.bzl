@@ -112,53 +112,68 @@ REPOSITORIES = {
     ),
 }
 
-def _archive(name, **kwargs):
+def _name_of(name, mapping):
+    """What a repository that we call `name` is called in a workspace that declares us with that repo_mapping."""
+    return mapping.get("@" + name, "@" + name)[1:]
+
+def _archive(name, mapping = {}, **kwargs):
     entry = REPOSITORIES[name]
     maybe(
         http_archive,
-        name = name,
+        name = _name_of(name, mapping),
         sha256 = entry.sha256,
         strip_prefix = entry.strip_prefix,
         urls = [entry.url],
         **kwargs
     )
 
-def cohort_dependencies():
-    """For WORKSPACE: what cohort's targets need. A repository that the importing workspace already has is left alone."""
+def cohort_dependencies(repo_mapping = {}):
+    """For WORKSPACE: what cohort's targets need. A repository that the importing workspace already has is left alone.
+
+    Args:
+      repo_mapping: the one with which the workspace declares cohort, if any: what cohort calls by the name on the left is
+        declared by the name on the right.
+    """
     for name in ["bazel_skylib", "platforms", "rules_cc"]:
-        _archive(name)
+        _archive(name, repo_mapping)
     _archive(
         "com_google_absl",
+        repo_mapping,
         # Not needed by us, and half of the time that Abseil takes to build: compiling each of its headers alone.
         patch_cmds = ["find . -name BUILD.bazel | xargs sed -i '/^ *\"parse_headers\",$/d'"],
-        repo_mapping = {"@googletest": "@com_google_googletest"},
+        repo_mapping = {"@googletest": "@" + _name_of("com_google_googletest", repo_mapping)},
     )
     _archive(
         "com_google_googletest",
-        repo_mapping = {"@abseil-cpp": "@com_google_absl"},
+        repo_mapping,
+        repo_mapping = {"@abseil-cpp": "@" + _name_of("com_google_absl", repo_mapping)},
     )
-    unregistered_dependencies()
+    unregistered_dependencies(repo_mapping)
 
 def cohort_test_dependencies():
     """For WORKSPACE: what only cohort's own tests, benchmarks and example programs need."""
     _archive("com_github_google_benchmark")
     unregistered_test_dependencies()
 
-def unregistered_dependencies():
-    """What cohort's targets need and no registry has: the same for WORKSPACE and for modules."""
+def unregistered_dependencies(mapping = {}):
+    """What cohort's targets need and no registry has: the same for WORKSPACE and for modules.
+
+    Args:
+      mapping: as for cohort_dependencies.
+    """
     maybe(
         gloo_repository,
-        name = "gloo",
+        name = _name_of("gloo", mapping),
         manifest = Label("//third_party/gloo:headers.sha256"),
         repacked = REPOSITORIES["gloo"].repacked,
         repacked_sha256 = REPOSITORIES["gloo"].repacked_sha256,
         sha256 = REPOSITORIES["gloo"].sha256,
         urls = [REPOSITORIES["gloo"].url],
     )
-    _archive("xz", build_file_content = build_file(Label("//third_party/xz:targets.bzl"), "xz_targets"))
+    _archive("xz", mapping, build_file_content = build_file(Label("//third_party/xz:targets.bzl"), "xz_targets"))
     maybe(
         libtorch_repository,
-        name = "libtorch",
+        name = _name_of("libtorch", mapping),
         keep = [
             "torch/include/*",
             "torch/lib/libc10.so",
@@ -173,7 +188,7 @@ def unregistered_dependencies():
     )
     maybe(
         libtorch_repository,
-        name = "libtorch_cuda",
+        name = _name_of("libtorch_cuda", mapping),
         libraries = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10.so"],
         targets = "cuda_targets",
         unpacked = Label("@torch_python//:BUILD.bazel"),
@@ -181,7 +196,7 @@ def unregistered_dependencies():
     )
     maybe(
         wheel_repository,
-        name = "torch_python",
+        name = _name_of("torch_python", mapping),
         build_file_content = build_file(Label("//third_party/libtorch:targets.bzl"), "torch_python_targets"),
         lock = Label("//third_party/wheels:torch_cuda.lock"),
     )

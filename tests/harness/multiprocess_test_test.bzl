@@ -3,6 +3,8 @@
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load(":multiprocess_test.bzl", "multiprocess_test_error")
 
+visibility("private")
+
 def _good_arguments_test_impl(ctx):
     env = unittest.begin(ctx)
     asserts.equals(env, None, multiprocess_test_error([1, 2, 4], "short", 40))

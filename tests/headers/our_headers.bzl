@@ -2,6 +2,8 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 
+visibility("private")
+
 def _our_headers_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
     ours = [

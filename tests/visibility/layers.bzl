@@ -5,6 +5,8 @@ Each package named here calls layers_test() in its BUILD file, because Bazel jud
 
 load("//tests/harness:invisible_test.bzl", "invisible_test")
 
+visibility("//...")
+
 # (targets, packages that must not see them). One package stands for its top folder.
 LAYERS = [
     (

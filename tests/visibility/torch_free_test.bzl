@@ -1,5 +1,7 @@
 """torch_free_test: nothing in the dependencies of some targets is LibTorch."""
 
+visibility("//...")
+
 def torch_free_test(name, targets, expect_failure = False):
     """Passes if no label in the transitive dependencies of `targets` belongs to LibTorch or what comes with it.
 
@@ -30,7 +32,7 @@ def torch_free_test(name, targets, expect_failure = False):
     if expect_failure:
         native.sh_test(
             name = name,
-            srcs = ["//tests/harness:expect_failure.sh"],
+            srcs = [str(Label("//tests/harness:expect_failure.sh"))],
             args = ["$(rlocationpath {})".format(check), "'depends on LibTorch'"] + arguments,
             data = [check, dependencies],
         )

@@ -6,6 +6,8 @@ headers from DIR instead, for another LibTorch.
 
 load("//third_party:build_file.bzl", "build_file")
 
+visibility("//third_party/...")
+
 _TARGETS = Label("//third_party/gloo:targets.bzl")
 
 def _link_own(ctx, own):

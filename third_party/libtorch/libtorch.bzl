@@ -4,6 +4,8 @@ load("//third_party:build_file.bzl", "build_file")
 load("//third_party/libtorch:own.bzl", "link_own")
 load("//third_party/wheels:wheels.bzl", "check_platform", "fetch_wheels")
 
+visibility("//third_party/...")
+
 def _libtorch_repository_impl(ctx):
     own = ctx.os.environ.get("LIBTORCH", "")
     if own:

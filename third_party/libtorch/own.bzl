@@ -3,6 +3,8 @@
 Every check is one message here, and would be a page of compiler or linker errors, or a crash, without it.
 """
 
+visibility("//third_party/...")
+
 # Newer than any `major.minor` below it: headers and c10d of 2.14 are what the code is written to.
 _OLDEST = (2, 14)
 

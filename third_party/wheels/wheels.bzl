@@ -3,6 +3,8 @@
 pip resolves nothing here: the lock names exact versions and hashes, and pip's own configuration says where the index is.
 """
 
+visibility("//third_party/...")
+
 def check_platform(ctx):
     """Fails in one line on a machine that no pinned binary fits."""
     if not ctx.os.name.startswith("linux") or ctx.os.arch not in ["amd64", "x86_64"]:
