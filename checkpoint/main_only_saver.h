@@ -10,6 +10,10 @@
 #ifndef COHORT_CHECKPOINT_MAIN_ONLY_SAVER_H_
 #define COHORT_CHECKPOINT_MAIN_ONLY_SAVER_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -4,6 +4,7 @@ usage: headers_check.py PUBLIC,... HEADER...      (paths from the root of the re
 
   - PUBLIC, the headers that are compiled alone, are the HEADERs that are neither internal nor for tests
   - no macro is left behind whose name does not begin with COHORT_; the guard is the path
+  - a public header asks for C++20 in one line, before an #include could fail for want of it with a page of errors
   - no LOG or CHECK but in the form with a prefix: those names belong to whoever gets there first
   - a header outside of internal/ leads to nothing of Gloo's, NCCL's or CUDA's, not even through other headers of ours
 """
@@ -11,6 +12,8 @@ usage: headers_check.py PUBLIC,... HEADER...      (paths from the root of the re
 import re
 import sys
 
+# Word for word: whoever meets it is told which flag to set.
+NEEDS = '#if __cplusplus < 202002L\n#error "cohort needs C++20: build with --cxxopt=-std=c++20"\n#endif\n'
 BACKENDS = re.compile(r"^(gloo/|nccl|cuda|c10/cuda/|ATen/cuda/|torch/csrc/distributed/c10d/ProcessGroup(Gloo|NCCL))")
 
 
@@ -37,6 +40,12 @@ def check_alone(path, text):
     for name in sorted(set(re.findall(r"\b((?:D?CHECK|D?LOG|VLOG|PLOG)(?:_[A-Z]+)*)\s*\(", text))):
         problems.append(f"{path}: uses {name}; write ABSL_{name}")
     return problems
+
+
+def check_standard(path, text):
+    """Returns what is wrong with how a public header says which C++ it needs."""
+    before_includes = re.split(r"^\s*#\s*include\b", without_comments(text), maxsplit=1, flags=re.MULTILINE)[0]
+    return [] if NEEDS in before_includes else [f"{path}: does not ask for C++20 by #error before its first #include"]
 
 
 def check_reach(path, headers):
@@ -69,6 +78,8 @@ def check(public, headers):
     problems += [f"{path}: is compiled alone, and no public target brings it" for path in sorted(public - wanted)]
     for path, text in sorted(headers.items()):
         problems += check_alone(path, text)
+        if is_public(path):
+            problems += check_standard(path, text)
         if "/internal/" not in path:
             problems += check_reach(path, headers)
     return problems
@@ -78,7 +89,7 @@ def main():
     headers = {}
     for path in sys.argv[2:]:
         with open(path, encoding="utf-8") as file:
-            headers[path] = file.read()
+            headers[path.removeprefix("./")] = file.read()
     problems = check(set(sys.argv[1].split(",")), headers)
     for problem in problems:
         print(problem)

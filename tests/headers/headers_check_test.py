@@ -6,6 +6,9 @@ import headers_check
 
 GOOD = """#ifndef COHORT_RUNTIME_A_H_
 #define COHORT_RUNTIME_A_H_
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
 #include <vector>
 #include "cohort/runtime/internal/b.h"
 // LOG(INFO) in a comment; #define IN_A_COMMENT
@@ -43,6 +46,14 @@ class HeadersCheckTest(unittest.TestCase):
     def test_sees_another_guard(self):
         bad = GOOD.replace("COHORT_RUNTIME_A_H_", "RUNTIME_A_H")
         self.assertIn("runtime/a.h: its guard is not COHORT_RUNTIME_A_H_", check(bad))
+
+    def test_sees_a_public_header_that_does_not_say_which_standard_it_needs(self):
+        wanted = ["runtime/a.h: does not ask for C++20 by #error before its first #include"]
+        needs = headers_check.NEEDS
+        self.assertEqual(check(GOOD.replace(needs, "")), wanted)
+        self.assertEqual(check(GOOD.replace(needs, "").replace("#define COHORT_OWN", needs + "#define COHORT_OWN")), wanted)
+        self.assertEqual(check(GOOD.replace("202002L", "201703L")), wanted)
+        self.assertEqual(check(GOOD.replace(needs, f"/* {needs} */\n")), wanted)
 
     def test_sees_the_short_names_of_logging(self):
         for used, name in (("LOG(INFO)", "LOG"), ("CHECK_EQ(a, b)", "CHECK_EQ"), ("DCHECK (x)", "DCHECK")):

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# --config=clang refuses an #include whose target is not a direct dependency. Run by hand, and by .ci/extended, because a
+# test of Bazel's cannot ask Bazel to compile something that must not compile.
+#
+# usage: layering_check_detects.sh [BAZEL_FLAG...]      (where bazelw finds clang; see `./bazelw help-bazelw`)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly subject=//tests/headers/testdata:undeclared_dependency
+die() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# What it says must be a matter of layers: without the check, the subject is good.
+./bazelw build --config=clang --features=-layering_check "$@" "$subject" || die "$subject does not compile at all"
+
+! output=$(./bazelw build --config=clang "$@" "$subject" 2>&1) ||
+  die "$subject uses a header of //runtime:rank_info without depending on it, and --config=clang builds it"
+grep -q "undeclared_dependency does not depend on a module exporting 'cohort/runtime/rank_info.h'" <<< "$output" ||
+  die "--config=clang refuses $subject for another reason: $output"
+echo "layering_check detects"
