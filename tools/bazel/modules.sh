@@ -24,7 +24,17 @@ unpack_modules() {
     mkdir "$modules_made/$name" && : >"$modules_made/$name/BUILD.bazel" &&
       printf 'module(name = "%s")\n' "$name" >"$modules_made/$name/MODULE.bazel" || return
   done
+  depend_on_all || return
   ((!failed))
+}
+
+# Bazel refuses settings for a module that nothing depends on, and not every workspace depends on all of these. But every one
+# depends on Bazel's own modules, and this is one of them.
+depend_on_all() {
+  local folder
+  for folder in "$modules_made"/*; do
+    [[ ${folder##*/} == buildozer ]] || printf 'bazel_dep(name = "%s")\n' "${folder##*/}"
+  done >>"$modules_made/buildozer/MODULE.bazel"
 }
 
 unpack_module() { # PACKAGE FILE SHA256 NAME MODULE

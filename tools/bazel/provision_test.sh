@@ -53,6 +53,10 @@ test_bazel_finds_modules_without_a_registry() {
   ! grep parse_headers "$(module omega_module)/BUILD.bazel" || fail "each header is compiled alone"
   grep -qxF 'module(name = "zlib")' "$(module zlib)/MODULE.bazel" || fail "no empty module"
   [[ -f $(module zlib)/BUILD.bazel ]] || fail "not a package"
+  local name
+  for name in omega_module zlib; do
+    grep -qxF "bazel_dep(name = \"$name\")" "$(module buildozer)/MODULE.bazel" || fail "Bazel would refuse the setting for $name"
+  done
 }
 
 test_a_table_that_changes_makes_modules_anew_beside_the_old_ones() {
