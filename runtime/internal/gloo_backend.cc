@@ -167,7 +167,7 @@ class GlooBackend final : public TorchBackend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, GlooOptions options,
+absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, const GlooOptions& options,
                                                           absl_nonnull std::unique_ptr<ControlPlane> control) {
   auto backend = std::make_unique<GlooBackend>(std::move(control));
   ABSL_RETURN_IF_ERROR(backend->Connect(info, options));

@@ -30,7 +30,7 @@ struct GlooOptions {
 // Collective. Connects every rank to every other, at addresses that they tell each other through `control`.
 //
 // Errors: those of ProcessGroup.
-absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, GlooOptions options,
+absl::StatusOr<std::unique_ptr<TorchBackend>> ConnectGloo(const RankInfo& info, const GlooOptions& options,
                                                           absl_nonnull std::unique_ptr<ControlPlane> control);
 
 }  // namespace cohort::internal

@@ -77,7 +77,7 @@ class TcpHost final : public ControlLink {
   const Options options_;
   const UniqueFd socket_;
   const std::unique_ptr<Poller> poller_;
-  Listener* listener_ = nullptr;
+  Listener* absl_nullable listener_ = nullptr;
 
   // Guards the connections, and is never held while the switchboard is called.
   mutable absl::Mutex mutex_;

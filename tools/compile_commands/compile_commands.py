@@ -166,7 +166,7 @@ class Bazel:
 
     def targets(self, patterns):
         """Returns the labels of the C++ targets that are built without being named."""
-        among = " + ".join(patterns)
+        among = quoted(patterns)
         query = rf"kind('cc_.* rule', {among}) except attr('tags', '\bmanual\b', {among})"
         return self.ask("query", QUIET, "--keep_going", query, good=(0, PARTLY)).split()
 
@@ -176,11 +176,16 @@ class Bazel:
 
     def actions(self, mnemonic, among, targets, flags):
         """Returns the actions of one kind, as aquery writes them. `among` is a query with {} for the targets."""
-        query = f"mnemonic('{mnemonic}', {among.format('set(' + ' '.join(targets) + ')')})"
+        query = f"mnemonic('{mnemonic}', {among.format(quoted(targets))})"
         with lines_in_a_file([query]) as file:
             return json.loads(
                 self.ask("aquery", *flags, "--output=jsonproto", f"--query_file={file}", good=(0, FAILED, PARTLY))
             )
+
+
+def quoted(labels):
+    """Returns a query for `labels`, whatever characters they hold."""
+    return "set({})".format(" ".join(f'"{label}"' for label in labels))
 
 
 @contextlib.contextmanager

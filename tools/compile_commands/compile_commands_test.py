@@ -181,11 +181,11 @@ class ProgramTest(unittest.TestCase):
 
     def test_asks_for_the_patterns_with_the_flags_it_was_given(self):
         asked = self.run_program("//b", "//c/...", "--config=cuda")
-        self.assertIn("kind('cc_.* rule', //b + //c/...)", asked)
+        self.assertIn("""kind('cc_.* rule', set("//b" "//c/..."))""", asked)
         self.assertIn("aquery --config=cuda ", asked)
         self.assertIn("build --config=cuda ", asked)
-        self.assertIn("mnemonic('CppCompile', set(//a:a))", asked)
-        self.assertIn("mnemonic('Symlink', deps(set(//a:a)))", asked)
+        self.assertIn("""mnemonic('CppCompile', set("//a:a"))""", asked)
+        self.assertIn("""mnemonic('Symlink', deps(set("//a:a")))""", asked)
 
     def test_leaves_the_old_file_alone_when_bazel_fails(self):
         for command in ("info", "query", "build", "aquery"):
