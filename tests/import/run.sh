@@ -1,48 +1,42 @@
 #!/usr/bin/env bash
-# Another repository imports cohort: it builds a program on @cohort//runtime and @cohort//checkpoint:main_only_saver,
-# and saves with two ranks. See docs/importing.md.
+# Other repositories import cohort: each folder here is one, a workspace of its own. See docs/importing.md.
 #
-# Needs nothing but the checkout. The last line is "PASSED: ..." or "FAILED: ...".
+# usage: run.sh [NAME...]      the consumers to run; none: all of them
+#
+# Needs nothing but the checkout. Says of each consumer how long it took, and ends with "PASSED: ..." or "FAILED: ...".
+#
+# Variables:
+#   IMPORT_CACHE=FOLDER   keep what is fetched and built here, for the next call; otherwise all of it goes at the end
+#   IMPORT_CLEAN=1        remove each consumer's output base after it: one takes up to 2 GB, the caches they share 1 GB
+#   IMPORT_BAZEL=PROGRAM  this Bazel, and not the checkout's bazelw
+#   IMPORT_FLAGS=OPTIONS  more options for every build, for example --repo_env=CC=clang
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-readonly bazelw=../../bazelw
-flags=(--color=no --curses=no --show_progress_rate_limit=30)
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+readonly all=(own_packages renamed vendored own_libtorch debian_libtorch bzlmod saver_only bad_input)
 
-step() { printf '== import: %s (%d s so far)\n' "$*" "$SECONDS"; }
+names=("$@")
+((${#names[@]})) || names=("${all[@]}")
+for name in "${names[@]}"; do
+  [[ -x $name/check.sh ]] || { echo "FAILED: there is no consumer $name; there are: ${all[*]}"; exit 1; }
+done
 
-die() {
-  echo "FAILED: $*"
+if [[ -z ${IMPORT_CACHE-} ]]; then
+  IMPORT_CACHE=$(mktemp -d)
+  IMPORT_CLEAN=1
+  trap 'chmod -R u+w "$IMPORT_CACHE"; rm -rf "$IMPORT_CACHE"' EXIT
+fi
+mkdir -p "$IMPORT_CACHE"
+IMPORT_CACHE=$(cd "$IMPORT_CACHE" && pwd)
+export IMPORT_CACHE IMPORT_CLEAN IMPORT_BAZEL IMPORT_FLAGS
+
+failed=()
+for name in "${names[@]}"; do
+  "$name/check.sh" </dev/null || failed+=("$name")
+done
+
+if ((${#failed[@]})); then
+  echo "FAILED: ${failed[*]} of ${names[*]} ($SECONDS s)"
   exit 1
-}
-
-step "two ranks save, under the launcher"
-"$bazelw" run "${flags[@]}" --run_under='@cohort//tools/launch --nproc-per-node=2' //app:save -- "$scratch/deep/hello.txt" </dev/null |
-  tee "$scratch/log" || die "the program does not build, or does not save."
-[[ $(cat "$scratch/deep/hello.txt") == 'saved by the monorepo' ]] || die "the file does not hold what was saved."
-for rank in 0 1; do
-  grep -qF "rank $rank of 2 reads $scratch/deep/hello.txt" "$scratch/log" || die "rank $rank did not read the saved file."
-done
-[[ $(ls "$scratch/deep") == hello.txt ]] || die "the save left litter: $(ls "$scratch/deep")"
-
-step "nothing was fetched that this program does not need"
-external=$("$bazelw" info output_base)/external
-[[ -e $external/com_google_absl && -e $external/libtorch ]] || die "$external holds no Abseil or no LibTorch: this is not where to look."
-for unneeded in com_github_google_benchmark diabetes libtorch_cuda torch_python; do
-  [[ ! -e $external/$unneeded ]] || die "@$unneeded was fetched for a program that does not need it."
-done
-
-step "what is not public cannot be used"
-targets=$("$bazelw" query 'filter("sees_", //app:all)' 2>"$scratch/query") || die "query: $(cat "$scratch/query")"
-[[ $(wc -l <<<"$targets") -ge 5 ]] || die "expected five or more targets that must be refused, found: $targets"
-for target in $targets; do
-  ! "$bazelw" build --nobuild "${flags[@]}" "$target" >"$scratch/refused" 2>&1 || die "$target was not refused."
-  grep -q 'is not visible from' "$scratch/refused" || die "$target was refused for another reason: $(cat "$scratch/refused")"
-done
-
-step "the public headers are enough, among other people's macros"
-"$bazelw" test "${flags[@]}" --test_output=errors //... </dev/null || die "a test of the importing repository failed."
-
-echo "PASSED: another repository imports cohort and saves with two ranks ($SECONDS s)"
+fi
+echo "PASSED: ${names[*]} ($SECONDS s)"

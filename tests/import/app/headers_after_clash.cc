@@ -1,5 +1,0 @@
-#include "app/clash.h"
-//
-#include "app/public_headers.inc"
-
-const char* HeadersAfterClash() { return LOG(INFO); }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# What an importer is told who brings what does not fit: one message each, with the value, the reason and the way out.
+set -euo pipefail
+# shellcheck source=tests/import/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../checks.sh"
+
+count=0
+# refused COMMAND... -- TEXT...: the command fails, and one of its messages has all the texts.
+refused() {
+  local -a command=()
+  local text
+  while [[ $1 != -- ]]; do command+=("$1") && shift; done
+  shift
+  ! bazel "${command[@]}" >"$scratch/out" 2>&1 || die "${command[*]} was not refused."
+  tr '\n' ' ' <"$scratch/out" >"$scratch/line"
+  for text in "$@"; do
+    grep -qF -- "$text" "$scratch/line" || die "${command[*]}: the message lacks '$text':
+$(cat "$scratch/out")"
+  done
+  count=$((count + 1))
+  say "refused with: $*"
+}
+
+# libtorch_is_refused SETTING... -- TEXT...
+libtorch_is_refused() {
+  local -a settings=()
+  while [[ $1 != -- ]]; do settings+=(--repo_env="$1") && shift; done
+  refused query "${settings[@]}" @libtorch//:BUILD.bazel "$@"
+}
+
+# ---- A LibTorch that does not fit ----
+
+# torch NAME MAJOR MINOR MACHINE: a folder that looks like a LibTorch; MACHINE as in byte 18 of its libraries, octal.
+torch() {
+  local torch=$scratch/$1 library
+  mkdir -p "$torch/lib" "$torch/include/torch/csrc/api/include/torch"
+  printf '#define TORCH_VERSION_MAJOR %s\n#define TORCH_VERSION_MINOR %s\n' "$2" "$3" >"$torch/include/torch/csrc/api/include/torch/version.h"
+  for library in c10 torch_cpu; do
+    printf '\177ELF\002\001\001\000\000\000\000\000\000\000\000\000\003\000\'"$4"'\000' >"$torch/lib/lib$library.so"
+  done
+}
+x86=076
+arm=267
+torch too_old 2 1 $x86
+torch too_new 9 9 $x86
+torch other_machine 2 14 $arm
+torch old_strings 2 14 $x86
+torch no_library 2 14 $x86
+rm "$scratch/no_library/lib/libc10.so"
+
+libtorch_is_refused LIBTORCH=relative/path -- LIBTORCH=relative/path 'not an absolute path' 'must be the absolute path of'
+libtorch_is_refused LIBTORCH=/there/is/none -- LIBTORCH=/there/is/none 'is not a LibTorch' version.h 'must be the absolute path of'
+libtorch_is_refused LIBTORCH="$scratch/too_old" -- "LIBTORCH=$scratch/too_old" 'is LibTorch 2.1' '2.14 or later' 'if LIBTORCH is not set'
+libtorch_is_refused LIBTORCH="$scratch/too_new" -- "LIBTORCH=$scratch/too_new" 'is LibTorch 9.9' @gloo --repo_env=GLOO=DIR
+libtorch_is_refused LIBTORCH="$scratch/other_machine" -- "LIBTORCH=$scratch/other_machine" 'another architecture' 183 x86-64
+libtorch_is_refused LIBTORCH="$scratch/old_strings" -- "LIBTORCH=$scratch/old_strings" _GLIBCXX_USE_CXX11_ABI 'Take a LibTorch with the C++11 ABI'
+libtorch_is_refused LIBTORCH="$scratch/no_library" -- "LIBTORCH=$scratch/no_library" 'there is no libc10.so' 'must be the absolute path of'
+refused query --repo_env=GLOO=/there/is/none @gloo//:BUILD.bazel -- GLOO=/there/is/none 'has no gloo/context.h' 'must be the absolute path of'
+
+# ---- Wheels that cannot be had ----
+
+readonly way_out=--repo_env=LIBTORCH=DIR
+mkdir -p "$scratch/wheels" "$scratch/no_pip" "$scratch/no_python"
+# pip takes the file for what its name says, and then looks at its hash.
+sed -n 's/^\([a-z0-9_-]*\)==\([^ ;]*\).*/\1 \2/p' "$checkout"/third_party/wheels/libtorch_cpu.lock | while read -r name version; do
+  python3 - "$scratch/wheels" "${name//-/_}" "$version" <<'PYTHON'
+import sys, zipfile
+folder, name, version = sys.argv[1:]
+with zipfile.ZipFile(f"{folder}/{name}-{version}-py3-none-any.whl", "w") as wheel:
+    wheel.writestr(f"{name}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    wheel.writestr(f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+PYTHON
+done
+printf '#!/bin/sh\nexit 1\n' >"$scratch/no_pip/python3"
+chmod +x "$scratch/no_pip/python3"
+
+libtorch_is_refused PIP_NO_INDEX=1 PIP_FIND_LINKS="$scratch/wheels" -- @libtorch 'not the pinned one' libtorch_cpu.lock "$way_out"
+libtorch_is_refused PIP_INDEX_URL=http://127.0.0.1:1/simple PIP_RETRIES=1 -- @libtorch 'cannot be reached' 'configuration says where the index is' "$way_out"
+libtorch_is_refused PATH="$scratch/no_pip:/usr/bin:/bin" -- @libtorch "$scratch/no_pip/python3 has no pip" python3-pip "$way_out"
+libtorch_is_refused PATH="$scratch/no_python" -- @libtorch 'no python3 on PATH' "$way_out"
+
+# ---- Compilers' settings that do not fit ----
+
+readonly probe=(build --copt=-Wfatal-errors)
+refused "${probe[@]}" --cxxopt=-std=c++17 //probe:group -- --cxxopt=-std=c++20
+refused "${probe[@]}" --copt=-D_GLIBCXX_USE_CXX11_ABI=0 //probe:tensors -- _GLIBCXX_USE_CXX11_ABI=0
+# The same two without the setting: it is what was refused.
+bazel "${probe[@]}" //probe:group //probe:tensors >"$scratch/out" 2>&1 || die "the probes do not compile: $(cat "$scratch/out")"
+
+say "$count inputs that do not fit are refused with a message that says why"

@@ -1,0 +1,1 @@
+#include "cohort/runtime/process_group.h"

@@ -1,0 +1,1 @@
+#include "cohort/runtime/tensor_collectives.h"

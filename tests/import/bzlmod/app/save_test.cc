@@ -1,0 +1,1 @@
+../../common/save_test.cc
