@@ -90,21 +90,24 @@ fetch_elsewhere() {
   )
 }
 
-# fetched: which of the repositories in cohort's table are there, under the names that the table has.
+# fetched: which of the repositories in cohort's table are there, by their names in the table.
 fetched() {
-  local table name
-  table=$(sed -n '/^REPOSITORIES = {/,/^}/s/^    "\([a-z_]*\)": .*/\1/p' "$checkout/third_party/repositories.bzl")
-  for name in $table; do
-    # Those that a Bazel made by bazelw brings are links that lead nowhere outside of its root.
-    [[ ! -e $output_base/external/$name && ! -L $output_base/external/$name ]] || echo "$name"
-  done
+  local name module found
+  sed -n '/^REPOSITORIES = {/,/^}/ { s/^    "\([a-z_]*\)": .*/\n\1/p; s/^        module = "\(.*\)",/\1/p }' "$checkout/third_party/repositories.bzl" |
+    awk 'BEGIN { RS = ""; } { print $1, $2 }' | while read -r name module; do
+    # In a WORKSPACE the name itself; as a module, or made by the module extension. Rule sets may be links that lead nowhere outside
+    # of the root in which Bazel runs.
+    for found in "$output_base/external/"{"$name","${module:-$name}"[~+]*,cohort[~+][~+]*[~+]"$name"}; do
+      [[ ! -e $found && ! -L $found ]] || echo "$name"
+    done
+  done | sort -u
 }
 
 # fetched_only NAME...: of the repositories in cohort's table these, and no other, are there.
 fetched_only() {
   local wanted
   wanted=$(printf '%s\n' "$@" | sort)
-  diff <(echo "$wanted") <(fetched | sort) >"$scratch/diff" || die "fetched too much (>) or not what was expected (<):
+  diff <(echo "$wanted") <(fetched) >"$scratch/diff" || die "fetched too much (>) or not what was expected (<):
 $(cat "$scratch/diff")"
   say "fetched no more than $*"
 }

@@ -82,9 +82,9 @@ libtorch_is_refused PATH="$scratch/no_python" -- @libtorch 'no python3 on PATH' 
 # ---- Compilers' settings that do not fit ----
 
 readonly probe=(build --copt=-Wfatal-errors)
-refused "${probe[@]}" --cxxopt=-std=c++17 //probe:group -- --cxxopt=-std=c++20
-refused "${probe[@]}" --copt=-D_GLIBCXX_USE_CXX11_ABI=0 //probe:tensors -- _GLIBCXX_USE_CXX11_ABI=0
+refused "${probe[@]}" --cxxopt=-std=c++17 //probe:group -- "cohort needs C++20: build with --cxxopt=-std=c++20"
+refused "${probe[@]}" --copt=-D_GLIBCXX_USE_CXX11_ABI=0 //probe:tensors -- "the C++11 string ABI: build without -D_GLIBCXX_USE_CXX11_ABI=0"
 # The same two without the setting: it is what was refused.
-bazel "${probe[@]}" //probe:group //probe:tensors >"$scratch/out" 2>&1 || die "the probes do not compile: $(cat "$scratch/out")"
+bazel build //probe:group //probe:tensors >"$scratch/out" 2>&1 || die "the probes do not compile: $(cat "$scratch/out")"
 
 say "$count inputs that do not fit are refused with a message that says why"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The LibTorch of Debian's package libtorch-dev: for the processor, linked with Debian's Gloo, under /usr among everything else.
 set -euo pipefail
-export COHORT_ROOT_PACKAGES=libtorch-dev COHORT_BAZEL=provision
+export COHORT_ROOT_PACKAGES=${COHORT_ROOT_PACKAGES:-libtorch-dev} COHORT_BAZEL=${COHORT_BAZEL:-provision}
 # shellcheck source=tests/import/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../checks.sh"
 

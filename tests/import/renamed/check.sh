@@ -9,6 +9,6 @@ tests_pass
 two_ranks_save @acme_cohort//tools/launch
 fetched_only bazel_skylib platforms rules_cc
 external=$output_base/external
-for name in abseil-cpp acme_gloo acme_libtorch acme_xz googletest; do
+for name in abseil-cpp acme_gloo acme_libtorch googletest; do
   [[ -e $external/$name ]] || die "@$name was not used."
 done
