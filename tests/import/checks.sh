@@ -5,7 +5,7 @@ import_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly import_folder
 checkout=${import_folder%/tests/import}
 readonly checkout
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
 consumer=$(basename "$PWD")
 readonly consumer
 readonly output_base=$IMPORT_CACHE/output/$consumer
@@ -58,14 +58,14 @@ timed() {
 
 # ---- What each consumer does ----
 
-# build_all [OPTION...]: everything in the consumer's own packages.
+# build_all: everything in the consumer's own packages.
 build_all() {
-  timed "fetching and analysis" bazel build --nobuild "$@" //...
-  timed "first build" bazel build "$@" //...
-  timed "no-op build" bazel build "$@" //...
+  timed "fetching and analysis" bazel build --nobuild //...
+  timed "first build" bazel build //...
+  timed "no-op build" bazel build //...
 }
 
-tests_pass() { timed "its tests" bazel test "$@" //...; }
+tests_pass() { timed "its tests" bazel test //...; }
 
 # two_ranks_save LAUNCHER: the program saves under the launcher, and both ranks read what it saved.
 two_ranks_save() {
@@ -84,7 +84,7 @@ two_ranks_save() {
 fetch_elsewhere() {
   local other=(--output_base="$IMPORT_CACHE/output/$1")
   (
-    cd "$import_folder/$1"
+    cd "$import_folder/$1" || exit 1
     bazel "${other[@]}" query "@$2//:BUILD.bazel" >"$scratch/fetch" 2>&1 || die "@$2 cannot be fetched: $(cat "$scratch/fetch")"
     bazel "${other[@]}" shutdown
   )

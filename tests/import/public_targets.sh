@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # What docs/importing.md promises against what Bazel lets this consumer use, line by line. Source checks.sh first.
+# shellcheck disable=SC2154 # $scratch and $checkout are of checks.sh
 
 # documented DOCUMENT: the labels that begin a line of a table, written out (`@cohort//runtime` is @cohort//runtime:runtime).
 documented() {
+  # shellcheck disable=SC2016 # the quotes are part of the pattern
   sed -n 's/^| `\(@cohort\/\/[^`]*\)` |.*/\1/p' "$1" | sed 's|^\([^:]*[/]\)\([^/:]*\)$|\1\2:\2|' | sort
 }
 
@@ -28,6 +30,7 @@ loadable() {
 
 # public_is_what_is_documented TARGET: and a difference is found, whichever way it goes.
 public_is_what_is_documented() {
+  # shellcheck disable=SC2016 # the quotes are part of the pattern
   local lists=$scratch/lists first
   mkdir -p "$lists"
   { visible_from "$1" && loadable; } >"$lists/unsorted" || die "cannot find out what is public."

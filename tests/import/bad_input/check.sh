@@ -36,6 +36,7 @@ torch() {
   mkdir -p "$torch/lib" "$torch/include/torch/csrc/api/include/torch"
   printf '#define TORCH_VERSION_MAJOR %s\n#define TORCH_VERSION_MINOR %s\n' "$2" "$3" >"$torch/include/torch/csrc/api/include/torch/version.h"
   for library in c10 torch_cpu; do
+    # shellcheck disable=SC2059,SC1003 # the machine is part of the format, to be read as octal
     printf '\177ELF\002\001\001\000\000\000\000\000\000\000\000\000\003\000\'"$4"'\000' >"$torch/lib/lib$library.so"
   done
 }

@@ -11,22 +11,24 @@ from_nothing() {
   bazel cquery --output=starlark --starlark:expr='str(target.label)' \
     'filter("com_google_(absl|googletest)//", kind("cc_library rule", deps(//...)))' 2>"$scratch/query" | sort -u >"$scratch/others" ||
     die "$(cat "$scratch/query")"
-  timed "Abseil and GoogleTest from source" bazel build "$@" --target_pattern_file="$scratch/others"
-  tests_pass "$@"
+  timed "Abseil and GoogleTest from source" bazel build --target_pattern_file="$scratch/others"
+  tests_pass
   say "$((SECONDS - since)) s from nothing to a green test"
 }
 
 from_disk_cache() {
   local since=$SECONDS
   remove_output_base
-  build_all "$@"
-  tests_pass "$@"
+  build_all
+  tests_pass
   say "$((SECONDS - since)) s from the disk cache to a green test"
 }
 
 mkdir "$scratch/disk"
-from_nothing --disk_cache="$scratch/disk"
-from_disk_cache --disk_cache="$scratch/disk"
+echo "build --disk_cache=$scratch/disk" >>"$scratch/bazelrc"
+from_nothing
+from_disk_cache
+echo "build --disk_cache=$IMPORT_CACHE/disk" >>"$scratch/bazelrc"
 
 saves_with() { # NUMBER OF RANKS
   bazel run --run_under="@cohort//tools/launch --nproc-per-node=$1" //app:save -- "$scratch/file" >"$scratch/log" 2>&1
