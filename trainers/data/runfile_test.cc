@@ -34,7 +34,7 @@ fs::path TestFolder(const std::string& name) {
 
 TEST(LocateRunfileTest, FindsWhatBazelBuiltForThisTest) {
   EXPECT_THAT(LocateRunfile("", "cohort/trainers/data/diabetes.csv"),
-              IsOkAndHolds(EndsWith("/cohort/trainers/data/diabetes.csv")));
+              IsOkAndHolds(EndsWith("/trainers/data/diabetes.csv")));
 }
 
 TEST(LocateRunfileTest, FindsTheRunfilesBesideTheProgram) {
