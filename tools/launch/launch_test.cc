@@ -289,6 +289,7 @@ TEST(LaunchTest, AFullDiskIsNotASuccess) {
   setup.out_fd = full.get();
   const TestLauncher::Result result = RunLauncher({"echo", "lost"}, setup);
   EXPECT_EQ(result.exit_code, 125);
+  EXPECT_THAT(result.err, HasSubstr("cannot print any more (No space left on device)"));
 }
 
 TEST(LaunchTest, HelpGoesToStandardOutput) {

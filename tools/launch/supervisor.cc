@@ -369,10 +369,12 @@ void Supervisor::PrintSummary() {
 // As if the launcher had printed by itself: a program whose output has gone ends with SIGPIPE.
 void Supervisor::OnConsoleError(int error) {
   const int exit_code = error == EPIPE ? 128 + SIGPIPE : kExitLauncherFailed;
+  std::string said = absl::StrCat("cannot print any more (", strerror(error), ")");
   if (phase_ == Phase::kRunning) {
-    Say(absl::StrCat("cannot print any more (", strerror(error), "): stopping all ranks, SIGKILL ", GraceEnd()));
+    absl::StrAppend(&said, ": stopping all ranks, SIGKILL ", GraceEnd());
     BeginStop(exit_code, SIGTERM);
   }
+  Say(said);  // also when the ranks have ended meanwhile, and only their last output is lost
   exit_code_ = exit_code;
 }
 
