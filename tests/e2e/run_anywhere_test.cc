@@ -1,5 +1,6 @@
 // The trainer runs outside Bazel: by path, through a symlink, from a copy of its runfiles, with no environment at all.
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -25,11 +26,11 @@ class RunAnywhereTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new std::string(NewFolder());
-    // .../cohort of this test's runfiles; the trainer's are among them.
+    // This repository in this test's runfiles; the trainer's are among them.
     const fs::path runfiles = fs::path(PathIn("LINEAR")).parent_path().parent_path();
     for (const std::string_view part : {"trainers", "_solib_k8"}) {
-      fs::create_directories(Runfiles() + "/cohort");
-      fs::copy(runfiles / part, fs::path(Runfiles()) / "cohort" / part, fs::copy_options::recursive);
+      fs::create_directories(Ours(Runfiles()));
+      fs::copy(runfiles / part, fs::path(Ours(Runfiles())) / part, fs::copy_options::recursive);
     }
     fs::copy_file(Inside(), Program());
   }
@@ -37,7 +38,9 @@ class RunAnywhereTest : public ::testing::Test {
 
   static std::string Program() { return *folder_ + "/linear"; }
   static std::string Runfiles() { return *folder_ + "/linear.runfiles"; }
-  static std::string Inside() { return Runfiles() + "/cohort/trainers/linear"; }
+  // What is this repository's in a runfiles tree.
+  static std::string Ours(const std::string& runfiles) { return runfiles + "/" + std::getenv("TEST_WORKSPACE"); }
+  static std::string Inside() { return Ours(Runfiles()) + "/trainers/linear"; }
 
   static void ExpectToTrain(const std::string& program) {
     SCOPED_TRACE(program);
@@ -68,7 +71,7 @@ TEST_F(RunAnywhereTest, FromInsideItsRunfiles) { ExpectToTrain(Inside()); }
 TEST_F(RunAnywhereTest, FromACopyOfItsRunfilesUnderAnotherName) {
   const std::string moved = NewFolder() + "/app";
   fs::rename(Runfiles(), moved);
-  ExpectToTrain(moved + "/cohort/trainers/linear");
+  ExpectToTrain(Ours(moved) + "/trainers/linear");
   fs::rename(moved, Runfiles());
 }
 

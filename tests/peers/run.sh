@@ -8,9 +8,12 @@ set -euo pipefail
 
 readonly runfiles=${RUNFILES_DIR:-$0.runfiles} python=$1 script=$2
 shift 2
+repository=$runfiles/cohort
+[[ -d $repository ]] || repository=$runfiles/_main # as a module
+readonly repository
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 peers() { "$runfiles/$python" "$runfiles/$script" "$@"; }
-ours() { "$runfiles/cohort/$1" "${@:2}"; }
+ours() { "$repository/$1" "${@:2}"; }
 
 case ${1-} in
   save)
@@ -22,7 +25,7 @@ case ${1-} in
     if command -v mpicc mpirun >/dev/null; then
       scratch=$(mktemp -d)
       trap 'rm -rf "$scratch"' EXIT
-      mpicc -O2 "$runfiles/cohort/tests/peers/mpi_barrier.c" -o "$scratch/mpi_barrier"
+      mpicc -O2 "$repository/tests/peers/mpi_barrier.c" -o "$scratch/mpi_barrier"
       for ranks in 2 4; do
         mpirun --allow-run-as-root --oversubscribe --mca btl self,tcp --mca btl_tcp_if_include lo --mca pml ob1 -n "$ranks" \
           "$scratch/mpi_barrier"
@@ -32,7 +35,7 @@ case ${1-} in
     fi
     ;;
   launch)
-    peers launch "$runfiles/cohort/tools/launch/launch"
+    peers launch "$repository/tools/launch/launch"
     ;;
   *)
     sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed 1d
