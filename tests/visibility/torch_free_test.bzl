@@ -2,7 +2,7 @@
 
 visibility("//...")
 
-def torch_free_test(name, targets, expect_failure = False):
+def torch_free_test(name, targets, expect_failure = False, tags = []):
     """Passes if no label in the transitive dependencies of `targets` belongs to LibTorch or what comes with it.
 
     Visibility cannot say this: it ends at packages, and //runtime and //checkpoint hold both kinds of targets.
@@ -11,6 +11,7 @@ def torch_free_test(name, targets, expect_failure = False):
       name: of the test.
       targets: labels in full ("//runtime:process_group").
       expect_failure: for the test of this test: passes if LibTorch is there.
+      tags: of the test.
     """
     for target in targets:
         if not target.startswith("//") or ":" not in target:
@@ -25,6 +26,7 @@ def torch_free_test(name, targets, expect_failure = False):
             "--notool_deps",
         ],
         scope = targets,
+        tags = tags,
     )
     check = "torch_free_test.sh"
     dependencies = ":{}_dependencies".format(name)
@@ -35,6 +37,7 @@ def torch_free_test(name, targets, expect_failure = False):
             srcs = [str(Label("//tests/harness:expect_failure.sh"))],
             args = ["$(rlocationpath {})".format(check), "'depends on LibTorch'"] + arguments,
             data = [check, dependencies],
+            tags = tags,
         )
     else:
         native.sh_test(
@@ -42,4 +45,5 @@ def torch_free_test(name, targets, expect_failure = False):
             srcs = [check],
             args = arguments,
             data = [dependencies],
+            tags = tags,
         )
