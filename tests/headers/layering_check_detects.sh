@@ -12,10 +12,13 @@ die() {
   exit 1
 }
 
-# What it says must be a matter of layers: without the check, the subject is good.
-./bazelw build --config=clang --features=-layering_check "$@" "$subject" || die "$subject does not compile at all"
+# The subject alone, without compiling what it depends on.
+build() { ./bazelw build --config=clang --output_groups=archive "$@" "$subject"; }
 
-! output=$(./bazelw build --config=clang "$@" "$subject" 2>&1) ||
+# What it says must be a matter of layers: without the check, the subject is good.
+build --features=-layering_check "$@" || die "$subject does not compile at all"
+
+! output=$(build "$@" 2>&1) ||
   die "$subject uses a header of //runtime:rank_info without depending on it, and --config=clang builds it"
 grep -q "undeclared_dependency does not depend on a module exporting 'cohort/runtime/rank_info.h'" <<< "$output" ||
   die "--config=clang refuses $subject for another reason: $output"
