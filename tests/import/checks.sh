@@ -95,9 +95,11 @@ fetched() {
   local name module found
   sed -n '/^REPOSITORIES = {/,/^}/ { s/^    "\([a-z_]*\)": .*/\n\1/p; s/^        module = "\(.*\)",/\1/p }' "$checkout/third_party/repositories.bzl" |
     awk 'BEGIN { RS = ""; } { print $1, $2 }' | while read -r name module; do
-    # In a WORKSPACE the name itself; as a module, or made by the module extension. Rule sets may be links that lead nowhere outside
-    # of the root in which Bazel runs.
-    for found in "$output_base/external/"{"$name","${module:-$name}"[~+]*,cohort[~+][~+]*[~+]"$name"}; do
+    # Modules are resolved, and linked where they are overridden, whether they are used or not: that says nothing.
+    [[ ! -e MODULE.bazel || -z $module ]] || continue
+    # In a WORKSPACE the name itself, or what the module extension makes of it. Rule sets may be links that lead nowhere outside of the
+    # root in which Bazel runs.
+    for found in "$output_base/external/"{"$name",cohort[~+][~+]*[~+]"$name"}; do
       [[ ! -e $found && ! -L $found ]] || echo "$name"
     done
   done | sort -u

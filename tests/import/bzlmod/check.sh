@@ -7,4 +7,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/../checks.sh"
 build_all
 tests_pass
 two_ranks_save @cohort//tools/launch
-fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch platforms rules_cc
+fetched_only gloo libtorch
