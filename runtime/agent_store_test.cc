@@ -11,6 +11,7 @@
 #include "c10/util/intrusive_ptr.h"
 #include "cohort/runtime/init_process_group.h"
 #include "cohort/runtime/testing/scripted_job.h"
+#include "cohort/runtime/testing/serve_tcp_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -26,13 +27,7 @@ using ::testing::HasSubstr;
 // The agent's store, at a port of its own choice.
 class Agent {
  public:
-  Agent() {
-    c10d::TCPStoreOptions options;
-    options.port = 0;
-    options.isServer = true;
-    options.waitWorkers = false;
-    store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  }
+  explicit Agent(bool use_libuv = true) : store_(testing::ServeTcpStore(use_libuv)) {}
 
   ScriptedRank::Environment EnvironmentOfStart(int restart_count) const {
     return {{"MASTER_PORT", absl::StrCat(store_->getPort())},
@@ -44,7 +39,7 @@ class Agent {
   int64_t NumKeys() { return store_->getNumKeys(); }
 
  private:
-  c10::intrusive_ptr<c10d::TCPStore> store_;
+  const c10::intrusive_ptr<c10d::TCPStore> store_;
 };
 
 void ExpectSuccess(ScriptedRank& rank) {
@@ -53,13 +48,18 @@ void ExpectSuccess(ScriptedRank& rank) {
   EXPECT_EQ(rank.Errors(), "");
 }
 
-TEST(AgentStoreTest, RanksMeetThroughTheAgentsStoreStartAfterStart) {
-  Agent agent;
+class AgentStoreServerTest : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutLibuv, AgentStoreServerTest, ::testing::Bool());
+
+TEST_P(AgentStoreServerTest, RanksMeetThroughTheAgentsStoreStartAfterStart) {
+  Agent agent(GetParam());
   ScriptedJob job(2);
   for (int restart_count : {0, 1}) {
     const int64_t num_keys = agent.NumKeys();
     std::vector<ScriptedRank> ranks;
-    for (int rank : {0, 1}) {
+    // The one that waits first: a store must wake it.
+    for (int rank : {1, 0}) {
       ranks.push_back(
           job.Start(rank, {"init=gloo", "barrier", "sum=3", "shutdown"}, agent.EnvironmentOfStart(restart_count)));
     }

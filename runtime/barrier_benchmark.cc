@@ -37,6 +37,7 @@
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/runtime/rank_info.h"
+#include "cohort/runtime/testing/serve_tcp_store.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
 
@@ -140,14 +141,13 @@ c10::intrusive_ptr<c10d::TCPStore> OpenStore(int rank, Board& board, ProcessGrou
   options.waitWorkers = false;
   c10::intrusive_ptr<c10d::TCPStore> store;
   if (rank == 0) {
-    options.port = 0;
-    options.isServer = true;
-    store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    store = testing::ServeTcpStore();
     board.store_port = store->getPort();
   }
   ABSL_CHECK_OK(group.Barrier());
   if (rank != 0) {
     options.port = board.store_port;
+    options.useLibUV = false;  // it makes no difference to a client
     store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   }
   return store;

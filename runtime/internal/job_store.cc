@@ -67,7 +67,8 @@ absl::Status JobStore::SetOnce(const std::string& key, const std::string& value)
   if (now_there != value) {
     return absl::AlreadyExistsError(absl::StrCat("somebody else has set \"", key, "\" in the job's store"));
   }
-  return absl::OkStatus();
+  // A store without libuv wakes nobody who waits for a key that compareSet makes.
+  return InvokeTorch(absl::InfiniteFuture(), [&] { store_->set(key, value); });
 }
 
 absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Duration timeout) {

@@ -69,6 +69,7 @@ TEST(MainJobTest, WithNoArgumentsTrainsOnRealDataAndSavesWhereThePersonStands) {
   EXPECT_NEAR(NumberAfter(result.out, "the best there is: "), 0.51775, 1e-5);
   // Only the main rank writes.
   for (const std::string_view line : absl::StrSplit(result.out + result.err, '\n', absl::SkipEmpty())) {
+    if (absl::StrContains(line, "[./gloo/")) continue;  // Debian's Gloo tells that it is connected
     EXPECT_TRUE(absl::StartsWith(line, "[0] ")) << line;
   }
 }

@@ -44,9 +44,9 @@ absolute=$(grep -v '^\$ORIGIN' <<< "$paths" || true)
 [[ -z $absolute ]] || die "search paths that are not relative to the binary: $absolute"
 
 needed=$(readelf -d "$built" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
-grep -qx 'libtorch_cpu.so' <<< "$needed" || die "does not link libtorch_cpu.so: $needed"
+grep -qxE 'libtorch_cpu\.so[0-9.]*' <<< "$needed" || die "does not link libtorch_cpu.so: $needed"
 if [[ $build == cuda ]]; then
-  grep -qx 'libtorch_cuda.so' <<< "$needed" || die "built for CUDA, and does not link libtorch_cuda.so: $needed"
+  grep -qxE 'libtorch_cuda\.so[0-9.]*' <<< "$needed" || die "built for CUDA, and does not link libtorch_cuda.so: $needed"
 elif grep -qE 'torch_cuda|c10_cuda|nccl' <<< "$needed"; then
   die "built for the CPU, and links CUDA: $needed"
 fi
