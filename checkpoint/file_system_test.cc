@@ -73,7 +73,7 @@ TEST_F(FileSystemTest, AppliesTheUmaskOnlyWithoutGivenPermissions) {
 }
 
 TEST_F(FileSystemTest, IsNotInheritedByPrograms) {
-  Create(dir_ + "/f").release();  // stays open
+  const std::unique_ptr<OutputFile> file = Create(dir_ + "/f");
   int open_descriptors = 0;
   for (int fd = 3; fd < 64; ++fd) {
     const int flags = fcntl(fd, F_GETFD);
