@@ -6,11 +6,13 @@ And a repository is fetched again when a file that its rule read has changed, bu
 
 visibility("//third_party/...")
 
-def build_file(bzl, macro):
+def build_file(bzl, macro, **arguments):
     """Returns the text of a BUILD file that calls one macro.
 
     Args:
       bzl: Label of the file that defines the macro.
-      macro: its name; it takes no arguments.
+      macro: its name.
+      **arguments: strings that it is called with.
     """
-    return "load(\"{0}\", \"{1}\")\n\n{1}()\n".format(bzl, macro)
+    call = ", ".join(["{} = {}".format(name, repr(value)) for name, value in arguments.items()])
+    return "load(\"{0}\", \"{1}\")\n\n{1}({2})\n".format(bzl, macro, call)

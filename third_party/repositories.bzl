@@ -168,6 +168,7 @@ def unregistered_dependencies(mapping = {}):
         repacked = REPOSITORIES["gloo"].repacked,
         repacked_sha256 = REPOSITORIES["gloo"].repacked_sha256,
         sha256 = REPOSITORIES["gloo"].sha256,
+        torch_version = REPOSITORIES["gloo"].torch_version,
         urls = [REPOSITORIES["gloo"].url],
     )
     _archive("xz", mapping, build_file_content = build_file(Label("//third_party/xz:targets.bzl"), "xz_targets"))

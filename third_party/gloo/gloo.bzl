@@ -46,7 +46,7 @@ def _gloo_repository_impl(ctx):
     result = ctx.execute(["sha256sum", "--check", "--quiet", "--strict", ctx.path(ctx.attr.manifest)], working_directory = "src")
     if result.return_code != 0:
         fail("@{}: the files differ from {}:\n{}{}".format(ctx.name, ctx.attr.manifest, result.stdout, result.stderr))
-    ctx.file("BUILD.bazel", build_file(_TARGETS, "pinned_gloo_targets"))
+    ctx.file("BUILD.bazel", build_file(_TARGETS, "pinned_gloo_targets", torch_version = ctx.attr.torch_version))
 
 gloo_repository = repository_rule(
     implementation = _gloo_repository_impl,
@@ -60,6 +60,7 @@ gloo_repository = repository_rule(
         "repacked": attr.string(mandatory = True, doc = "File name of the distribution's archive."),
         "repacked_sha256": attr.string(mandatory = True),
         "sha256": attr.string(doc = "Of the archive at `urls`; may be empty."),
+        "torch_version": attr.string(mandatory = True, doc = "The LibTorch that holds this Gloo."),
         "urls": attr.string_list(mandatory = True),
     },
 )

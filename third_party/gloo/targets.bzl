@@ -28,33 +28,33 @@ _CONFIG = [
     "",
 ]
 
-# The LibTorch that the pinned commit was taken from.
-_TORCH_VERSION = (2, 14)
-
-def pinned_gloo_targets():
+def pinned_gloo_targets(torch_version):
     """`:headers`, known to be those of the Gloo inside one version of LibTorch.
 
     The code that includes them compares that with the LibTorch that it is compiled with.
+
+    Args:
+      torch_version: of that LibTorch, "major.minor.patch".
     """
-    write_file(
-        name = "config",
-        out = "src/gloo/config.h",
-        content = _CONFIG,
-    )
+    _config()
+    major, minor, _ = torch_version.split(".")
     _headers([
-        "COHORT_GLOO_TORCH_MAJOR={}".format(_TORCH_VERSION[0]),
-        "COHORT_GLOO_TORCH_MINOR={}".format(_TORCH_VERSION[1]),
+        "COHORT_GLOO_TORCH_MAJOR=" + major,
+        "COHORT_GLOO_TORCH_MINOR=" + minor,
     ])
 
 def own_gloo_targets():
     """`:headers` of a folder of the user's own, which may be that of an installed Gloo with its configuration."""
     if not native.glob(["src/gloo/config.h"], allow_empty = True):
-        write_file(
-            name = "config",
-            out = "src/gloo/config.h",
-            content = _CONFIG,
-        )
+        _config()
     _headers([])
+
+def _config():
+    write_file(
+        name = "config",
+        out = "src/gloo/config.h",
+        content = _CONFIG,
+    )
 
 def _headers(defines):
     cc_library(

@@ -5,7 +5,7 @@ Every check is one message here, and would be a page of compiler or linker error
 
 visibility("//third_party/...")
 
-# Newer than any `major.minor` below it: headers and c10d of 2.14 are what the code is written to.
+# (major, minor): the code is written to the headers and the c10d of this one.
 _OLDEST = (2, 14)
 
 # Parts of DIR/include that are LibTorch's where DIR/include is everybody's.
@@ -114,14 +114,10 @@ def link_own(ctx, own):
             ctx.symlink(folder + "/" + library, "tree/torch/lib/" + library)
 
         # A distribution links Gloo as a library of its own.
-        gloo = {
-            child.basename: child
-            for place in [own + "/lib", folder]
-            for child in ctx.path(place).readdir()
-            if child.basename.startswith("libgloo.so.") and child.basename.rpartition(".")[2].isdigit() and child.basename.count(".") == 2
-        }
-        for name, path in gloo.items():
-            ctx.symlink(path, "tree/torch/lib/" + name)
+        for place in [own + "/lib", folder]:
+            for child in ctx.path(place).readdir():
+                if child.basename.startswith("libgloo.so.") and child.basename.removeprefix("libgloo.so.").isdigit():
+                    ctx.symlink(child, "tree/torch/lib/" + child.basename)
     else:
         ctx.symlink(own, "tree/torch")
         if ctx.path(own + "/../nvidia").exists:
