@@ -29,35 +29,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/path_error.h"
 #include "cohort/checkpoint/internal/quoted.h"
 
 namespace cohort {
 namespace {
 
+using internal::PathError;
 using internal::Quoted;
-
-// absl's table, but for causes that it leaves vague or that mean something more precise of a path.
-absl::StatusCode CodeOf(int error) {
-  switch (error) {
-    case EFBIG:
-      return absl::StatusCode::kResourceExhausted;
-    case EIO:
-      return absl::StatusCode::kUnavailable;
-    case ELOOP:
-    case ENOTDIR:
-    case EISDIR:
-      return absl::StatusCode::kInvalidArgument;
-    default:
-      return absl::ErrnoToStatusCode(error);
-  }
-}
-
-absl::Status ErrorOf(int error, std::string_view operation, std::string_view path) {
-  const absl::Status plain = absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Quoted(path)));
-  const std::string_view hint =
-      error == EFBIG ? " (a limit of the process, see `ulimit -f`, or of the file system)" : "";
-  return absl::Status(CodeOf(error), absl::StrCat(plain.message(), hint));
-}
 
 // Repeats a system call that a signal interrupted.
 template <typename Call>
@@ -80,7 +59,7 @@ class PosixFile final : public OutputFile {
       // In pieces, so that the disk works on one while we copy the next.
       const std::string_view piece = bytes.substr(0, kWritebackBytes);
       const ssize_t written = Uninterrupted([&] { return write(fd_, piece.data(), piece.size()); });
-      if (written < 0) return ErrorOf(errno, "write", path_);
+      if (written < 0) return PathError(errno, "write", path_);
       bytes.remove_prefix(written);
       num_bytes_ += written;
       StartWriteback();
@@ -89,13 +68,13 @@ class PosixFile final : public OutputFile {
   }
 
   absl::Status Sync() override {
-    if (Uninterrupted([&] { return fsync(fd_); }) != 0) return ErrorOf(errno, "fsync", path_);
+    if (Uninterrupted([&] { return fsync(fd_); }) != 0) return PathError(errno, "fsync", path_);
     // Some network and user-space file systems send the bytes, and find the disk full, only when a descriptor is
     // closed. Closing a second one makes them speak before the rename, and keeps the lock, which the first one holds.
     const int second = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-    if (second < 0) return ErrorOf(errno, "dup", path_);
+    if (second < 0) return PathError(errno, "dup", path_);
     // After EINTR the descriptor is gone on Linux: closing again could close somebody else's.
-    if (close(second) != 0 && errno != EINTR) return ErrorOf(errno, "close", path_);
+    if (close(second) != 0 && errno != EINTR) return PathError(errno, "close", path_);
     return absl::OkStatus();
   }
 
@@ -122,7 +101,7 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<FileInfo> Inspect(std::string_view path) override {
     struct stat info;
-    if (lstat(std::string(path).c_str(), &info) != 0) return ErrorOf(errno, "stat", path);
+    if (lstat(std::string(path).c_str(), &info) != 0) return PathError(errno, "stat", path);
     const FileType type = S_ISREG(info.st_mode)   ? FileType::kRegular
                           : S_ISDIR(info.st_mode) ? FileType::kDirectory
                           : S_ISLNK(info.st_mode) ? FileType::kSymlink
@@ -133,14 +112,14 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::string> ReadLink(std::string_view path) override {
     std::string target(PATH_MAX, '\0');
     const ssize_t size = readlink(std::string(path).c_str(), target.data(), target.size());
-    if (size < 0) return ErrorOf(errno, "readlink", path);
+    if (size < 0) return PathError(errno, "readlink", path);
     target.resize(size);
     return target;
   }
 
   absl::StatusOr<std::vector<std::string>> List(std::string_view directory) override {
     DIR* const stream = opendir(std::string(directory).c_str());
-    if (stream == nullptr) return ErrorOf(errno, "opendir", directory);
+    if (stream == nullptr) return PathError(errno, "opendir", directory);
     const absl::Cleanup close = [&] { closedir(stream); };
     std::vector<std::string> names;
     for (;;) {
@@ -150,7 +129,7 @@ class PosixFileSystem final : public FileSystem {
       const std::string_view name = entry->d_name;
       if (name != "." && name != "..") names.emplace_back(name);
     }
-    if (errno != 0) return ErrorOf(errno, "readdir", directory);
+    if (errno != 0) return PathError(errno, "readdir", directory);
     return names;
   }
 
@@ -159,11 +138,11 @@ class PosixFileSystem final : public FileSystem {
     const mode_t mode = permissions.value_or(0666);
     const int fd =
         Uninterrupted([&] { return open(std::string(path).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
-    if (fd < 0) return ErrorOf(errno, "create", path);
+    if (fd < 0) return PathError(errno, "create", path);
     auto file = std::make_unique<PosixFile>(fd, std::string(path));
     const auto fail = [&](int error, std::string_view operation) {
       unlink(std::string(path).c_str());
-      return ErrorOf(error, operation, path);
+      return PathError(error, operation, path);
     };
     // The umask has been applied, which is right for a new file and wrong for one that is to have given permissions.
     if (permissions.has_value() && fchmod(fd, mode) != 0) return fail(errno, "fchmod");
@@ -182,12 +161,12 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status Rename(std::string_view from, std::string_view to) override {
     if (rename(std::string(from).c_str(), std::string(to).c_str()) == 0) return absl::OkStatus();
-    return ErrorOf(errno, "rename", to);
+    return PathError(errno, "rename", to);
   }
 
   absl::Status Remove(std::string_view path) override {
     if (unlink(std::string(path).c_str()) == 0) return absl::OkStatus();
-    return ErrorOf(errno, "unlink", path);
+    return PathError(errno, "unlink", path);
   }
 
   absl::Status RemoveIfAbandoned(std::string_view path) override {
@@ -195,10 +174,10 @@ class PosixFileSystem final : public FileSystem {
     // and not waiting for whoever reads a FIFO.
     const int fd =
         Uninterrupted([&] { return open(std::string(path).c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
-    if (fd < 0) return ErrorOf(errno, "open", path);
+    if (fd < 0) return PathError(errno, "open", path);
     const absl::Cleanup close_fd = [&] { close(fd); };
     struct stat info;
-    if (fstat(fd, &info) != 0) return ErrorOf(errno, "stat", path);
+    if (fstat(fd, &info) != 0) return PathError(errno, "stat", path);
     if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is not a file"));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is in use, or cannot be locked"));
@@ -208,17 +187,17 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status MakeDirectory(std::string_view path) override {
     if (mkdir(std::string(path).c_str(), 0777) == 0) return absl::OkStatus();
-    return ErrorOf(errno, "mkdir", path);
+    return PathError(errno, "mkdir", path);
   }
 
   absl::Status SyncDirectory(std::string_view path) override {
     const int fd = Uninterrupted([&] { return open(std::string(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-    if (fd < 0) return ErrorOf(errno, "open directory", path);
+    if (fd < 0) return PathError(errno, "open directory", path);
     const absl::Cleanup close_fd = [&] { close(fd); };
     if (Uninterrupted([&] { return fsync(fd); }) == 0) return absl::OkStatus();
     // What file systems answer that do not know fsync of a directory (CIFS, some in user space).
     if (errno == EINVAL || errno == ENOTSUP || errno == ENOSYS) return absl::OkStatus();
-    return ErrorOf(errno, "fsync directory", path);
+    return PathError(errno, "fsync directory", path);
   }
 };
 
