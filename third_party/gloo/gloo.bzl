@@ -10,11 +10,26 @@ visibility("//third_party/...")
 
 _TARGETS = Label("//third_party/gloo:targets.bzl")
 
+# How deep the headers' folders lie at most; Gloo's own are three deep.
+_DEEPEST = 8
+
 def _link_own(ctx, own):
-    if not own.startswith("/") or not ctx.path(own + "/gloo/context.h").exists:
+    context = ctx.path(own + "/gloo/context.h") if own.startswith("/") else None
+    if not context or not context.exists or context.is_dir:
         fail(("GLOO={} is not a folder of Gloo's headers: it has no gloo/context.h. It must be the absolute path of the folder that holds " +
               "gloo/: third_party/gloo in the sources of your LibTorch, or /usr/include of a distribution's package.").format(own))
-    ctx.symlink(own + "/gloo", "src/gloo")
+
+    # Header by header: a BUILD file among them would hide from ours what lies beside and below it.
+    folders = [("src/gloo", context.dirname)]
+    for _ in range(_DEEPEST):
+        below = []
+        for place, folder in folders:
+            for child in folder.readdir():
+                if child.is_dir:
+                    below.append((place + "/" + child.basename, child))
+                elif child.basename.endswith(".h"):
+                    ctx.symlink(child, place + "/" + child.basename)
+        folders = below
     ctx.file("BUILD.bazel", build_file(_TARGETS, "own_gloo_targets"))
 
 def _gloo_repository_impl(ctx):

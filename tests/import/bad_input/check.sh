@@ -56,7 +56,66 @@ libtorch_is_refused LIBTORCH="$scratch/too_new" -- "LIBTORCH=$scratch/too_new" '
 libtorch_is_refused LIBTORCH="$scratch/other_machine" -- "LIBTORCH=$scratch/other_machine" 'another architecture' 183 x86-64
 libtorch_is_refused LIBTORCH="$scratch/old_strings" -- "LIBTORCH=$scratch/old_strings" _GLIBCXX_USE_CXX11_ABI 'Take a LibTorch with the C++11 ABI'
 libtorch_is_refused LIBTORCH="$scratch/no_library" -- "LIBTORCH=$scratch/no_library" 'there is no libc10.so' 'must be the absolute path of'
+
+# Each thing that is no library, and each program that cannot be had to find out.
+not_a_library() { # NAME TEXT...
+  local torch=$scratch/$1
+  shift
+  libtorch_is_refused LIBTORCH="$torch" -- "LIBTORCH=$torch" "$torch/lib/libc10.so" "$@"
+}
+for name in empty text folder; do
+  torch "$name" 2 14 $x86
+  rm "$scratch/$name/lib/libc10.so"
+done
+: >"$scratch/empty/lib/libc10.so"
+echo "INPUT(libc10.so.1)" >"$scratch/text/lib/libc10.so"
+mkdir "$scratch/folder/lib/libc10.so"
+not_a_library empty 'is not a shared library' 'bytes []' '[127 69 76 70]'
+not_a_library text 'is not a shared library' 'bytes [73 78 80 85]' '[127 69 76 70]'
+not_a_library folder 'cannot be read, and must be a shared library' 'od ended with 1' directory
+mkdir "$scratch/nothing" "$scratch/only_od"
+ln -s "$(type -P od)" "$scratch/only_od/od"
+libtorch_is_refused LIBTORCH="$scratch/old_strings" PATH="$scratch/nothing" -- "LIBTORCH=$scratch/old_strings" 'there is no od on PATH'
+libtorch_is_refused LIBTORCH="$scratch/old_strings" PATH="$scratch/only_od" -- "LIBTORCH=$scratch/old_strings" 'there is no grep on PATH'
+
+torch no_version x y $x86
+libtorch_is_refused LIBTORCH="$scratch/no_version" -- "LIBTORCH=$scratch/no_version" 'its version cannot be read' "in $scratch/no_version/include/torch/csrc/api/include/torch/version.h"
+
+# ---- Beside it, what pip puts there and what has nothing to do with it ----
+
+torch_libraries() { # NAME: a folder with libraries that can be read; its libtorch_cpu.so needs libcudart.so.13
+  torch "$1" 2 14 $x86
+  cp -f "$libraries"/libc10.so "$libraries"/libtorch_cpu.so "$scratch/$1/lib"
+}
+taken() { # REPOSITORY SETTING=FOLDER FILE: the repository is made, and has the file
+  bazel query --repo_env="$2" "$1//:BUILD.bazel" >"$scratch/out" 2>&1 || die "$2 is refused: $(cat "$scratch/out")"
+  [[ $(bazel query --repo_env="$2" "kind('source file', deps($1//:all))" 2>"$scratch/out") == *"$3"* ]] ||
+    die "$2 is taken without $3: $(cat "$scratch/out")"
+  say "$2 is taken with $3"
+}
+bazel build //probe:libraries >"$scratch/out" 2>&1 || die "the libraries are not built: $(cat "$scratch/out")"
+libraries=$(bazel info bazel-bin 2>"$scratch/out")/probe || die "$(cat "$scratch/out")"
+readonly libraries
+torch_libraries site-packages/torch
+torch_libraries opt/torch
+mkdir -p "$scratch"/{site-packages/nvidia/cu13,opt/nvidia/tools}/lib
+ln -s "$scratch/site-packages/torch" "$scratch/link"
+libtorch_is_refused LIBTORCH="$scratch/link" -- "LIBTORCH=$scratch/link" 'needs libcudart.so.13' "neither in $scratch/link/lib nor in $scratch/site-packages/nvidia"
+cp "$libraries/libcudart.so.13" "$scratch/site-packages/nvidia/cu13/lib"
+echo 'exports_files(["include", "lib"])' >"$scratch/site-packages/torch/BUILD.bazel"
+taken @libtorch LIBTORCH="$scratch/link" tree/nvidia/cu13/lib/libcudart.so.13
+cp "$libraries/libcudart.so.13" "$scratch/opt/torch/lib"
+taken @libtorch LIBTORCH="$scratch/opt/torch" tree/torch/lib/libcudart.so.13
+[[ ! -e $output_base/external/libtorch/tree/nvidia ]] || die "$scratch/opt/nvidia has nothing to do with $scratch/opt/torch, and is taken."
+
+# ---- Gloo's headers ----
+
 refused query --repo_env=GLOO=/there/is/none @gloo//:BUILD.bazel -- GLOO=/there/is/none 'has no gloo/context.h' 'must be the absolute path of'
+mkdir -p "$scratch/gloo_folder/gloo/context.h" "$scratch/gloo/gloo/transport/tcp"
+refused query --repo_env=GLOO="$scratch/gloo_folder" @gloo//:BUILD.bazel -- "GLOO=$scratch/gloo_folder" 'has no gloo/context.h'
+: | tee "$scratch"/gloo/gloo/{context.h,BUILD,transport/tcp/pair.h,transport/BUILD.bazel} >"$scratch/gloo/gloo/transport/tcp/BUILD.bazel"
+taken @gloo GLOO="$scratch/gloo" src/gloo/context.h
+taken @gloo GLOO="$scratch/gloo" src/gloo/transport/tcp/pair.h
 
 # ---- Wheels that cannot be had ----
 

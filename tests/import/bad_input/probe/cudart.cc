@@ -1,0 +1,1 @@
+extern "C" int Runtime() { return 0; }

@@ -1,0 +1,2 @@
+extern "C" int Runtime();
+extern "C" int Torch() { return Runtime(); }
