@@ -19,6 +19,14 @@ def _python(ctx, way_out = ""):
         fail("@{} is made from Python wheels, and {} has no pip: install it (python3-pip, or ensurepip). {}".format(ctx.name, python, way_out))
     return python
 
+# How pip says it: the reason is wanted, whatever pip's configuration and environment set.
+_OUTPUT = {
+    "PIP_DEBUG": "0",
+    "PIP_NO_COLOR": "1",
+    "PIP_QUIET": "1",
+    "PIP_VERBOSE": "0",
+}
+
 # What pip says, and what it means. The first that fits.
 _REASONS = [
     ("DO NOT MATCH THE HASHES", "the package index offers a file that is not the pinned one"),
@@ -67,7 +75,6 @@ def fetch_wheels(ctx, lock, keep, python_version = "", way_out = ""):
         "pip",
         "download",
         "--disable-pip-version-check",
-        "--quiet",
         "--no-deps",
         "--only-binary=:all:",
         "--require-hashes",
@@ -79,7 +86,7 @@ def fetch_wheels(ctx, lock, keep, python_version = "", way_out = ""):
     if python_version:
         command += ["--implementation=cp", "--python-version=" + python_version]
         command += ["--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_27_x86_64", "--platform=manylinux_2_17_x86_64"]
-    result = ctx.execute(command, timeout = 3600)
+    result = ctx.execute(command, environment = _OUTPUT, timeout = 3600)
     if result.return_code != 0:
         _explain(ctx, lock, result, way_out)
     ctx.report_progress("unpacking the wheels of " + lock.basename)

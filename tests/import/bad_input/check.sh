@@ -136,6 +136,7 @@ chmod +x "$scratch/no_pip/python3"
 
 libtorch_is_refused PIP_NO_INDEX=1 PIP_FIND_LINKS="$scratch/wheels" -- @libtorch 'not the pinned one' libtorch_cpu.lock "$way_out"
 libtorch_is_refused PIP_INDEX_URL=http://127.0.0.1:1/simple PIP_RETRIES=1 -- @libtorch 'cannot be reached' 'configuration says where the index is' "$way_out"
+libtorch_is_refused PIP_INDEX_URL=http://127.0.0.1:1/simple PIP_RETRIES=1 PIP_QUIET=2 PIP_DEBUG=1 FORCE_COLOR=1 -- @libtorch 'cannot be reached' '  ERROR: No matching distribution found' "$way_out"
 libtorch_is_refused PATH="$scratch/no_pip:/usr/bin:/bin" -- @libtorch "$scratch/no_pip/python3 has no pip" python3-pip "$way_out"
 libtorch_is_refused PATH="$scratch/no_python" -- @libtorch 'no python3 on PATH' "$way_out"
 
