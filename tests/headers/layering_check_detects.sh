@@ -4,6 +4,7 @@
 #
 # usage: layering_check_detects.sh [BAZEL_FLAG...]      (where bazelw finds clang; see `./bazelw help-bazelw`)
 set -euo pipefail
+unset CDPATH # cd would look there first
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly subject=//tests/headers/testdata:undeclared_dependency

@@ -77,6 +77,15 @@ test_exec_runs_directly_where_bazel_is_the_machines_own() {
   expect_said 'exec: which command?'
 }
 
+test_CDPATH_leads_to_no_other_checkout() {
+  mkdir -p "$world/other/checkout/tools/bazel"
+  fake_bazel bazel "bazel 7.7.1"
+  (cd "$world" && CDPATH=$world/other PATH=$world/bin checkout/bazelw info) >"$world/said" 2>&1
+  status=$?
+  expect_status 3
+  expect_said '<info>'
+}
+
 test_help_needs_nothing() {
   FAKE_SYSTEM=Darwin bazelw help-bazelw
   expect_status 0

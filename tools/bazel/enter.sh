@@ -63,7 +63,8 @@ collect_named() {
   done <<<"${COHORT_BIND-}:"
   # What pip's and OpenSSL's variables name; a folder that the root has something in stays the root's own.
   for name in $(compgen -e | grep -E '^(PIP_|NETRC$|.*_CERT$|.*_CERT_FILE$|.*_CERT_DIR$|.*_CA_BUNDLE$)'); do
-    for path in ${!name}; do
+    # One path, or several with spaces between them.
+    for path in "${!name}" ${!name}; do
       if [[ $path == /?*/?* && -e $path && -z $(ls -A "$root$path/" 2>/dev/null) ]] && is_system "$path"; then
         show --ro-bind "${path%/}"
       fi
@@ -86,6 +87,9 @@ keep_only_passed_env() {
   export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 }
 
+# rc_word TEXT: as one word of these settings.
+rc_word() { sed "s/[[:space:]\"'\\\\#]/\\\\&/g" <<<"$1"; }
+
 # Bazel's system-wide settings in the root: Debian's own, without the one that floods the output of failing tests and the one
 # that each call warns of, and ours.
 # The lowest in rank, so that .bazelrc, the user's own and the command line all win.
@@ -93,7 +97,8 @@ bazelrc() {
   grep -v -e --sandbox_debug -e --host_javabase "$root/etc/bazel/bazelrc"
   cat "$parts/root.bazelrc"
   module_settings
-  printf '%s\n' "startup --output_user_root=$output" "common --distdir=$distdir" "common --repo_env=COHORT_SOURCES=$distdir"
+  printf 'startup --output_user_root=%s\n' "$(rc_word "$output")"
+  printf 'common %s\n' "--distdir=$(rc_word "$distdir")" "--repo_env=COHORT_SOURCES=$(rc_word "$distdir")"
 }
 
 # enter COMMAND...: becomes COMMAND.

@@ -43,12 +43,14 @@ unpack_module() { # PACKAGE FILE SHA256 NAME MODULE
   # Without compiling each header alone, as in repositories.bzl: half of the time that Abseil takes to build.
   { mkdir "$folder" && tar -xf "$distdir/$4" -C "$folder" --strip-components=1 --no-same-owner &&
     find "$folder" -name BUILD.bazel -exec sed -i '/^ *"parse_headers",$/d' {} +; } || failed=1
+  # An archive from before modules; the registry adds the same line.
+  [[ -f $folder/MODULE.bazel ]] || printf 'module(name = "%s")\n' "$5" >"$folder/MODULE.bazel" || failed=1
 }
 
 # Bazel's settings for them.
 module_settings() {
   local folder
   for folder in "$modules"/*; do
-    printf 'common --override_module=%s=%s\n' "${folder##*/}" "$folder"
+    printf 'common --override_module=%s=%s\n' "${folder##*/}" "$(rc_word "$folder")"
   done
 }

@@ -159,6 +159,22 @@ test_a_current_directory_that_cannot_be_shown_is_named() {
   expect_said "the current directory /usr/bin lies in this machine's system"
 }
 
+test_paths_with_spaces_are_one_path() {
+  local certificates
+  certificates=$(mktemp -d /dev/shm/bazelw_test.XXXXXX)
+  : >"$certificates/our own.pem"
+  mkdir "$certificates/one" "$certificates/two"
+  XDG_CACHE_HOME="$world/a b" PIP_CERT="$certificates/our own.pem" PIP_FIND_LINKS="$certificates/one $certificates/two" bazelw info
+  expect_status 5
+  expect_in entered "--ro-bind $certificates/our own.pem $certificates/our own.pem"
+  expect_in entered "--ro-bind $certificates/one $certificates/one --ro-bind $certificates/two $certificates/two"
+  expect_in bazelrc "startup --output_user_root=$world/a\\ b/cohort/output-"
+  expect_in bazelrc "common --distdir=$world/a\\ b/cohort/distdir"
+  expect_in bazelrc "common --repo_env=COHORT_SOURCES=$world/a\\ b/cohort/distdir"
+  expect_in bazelrc "common --override_module=zlib=$world/a\\ b/cohort/modules-"
+  rm -r "$certificates"
+}
+
 test_a_mirror_that_differs_is_one_message_before_the_download() {
   sed -i 's/alpha_1/alpha_7/' "$world/mirror/alpha.showsrc"
   : >"$world/mirror/beta.showsrc"
