@@ -4,16 +4,20 @@
 # The script that sources this stands in the root of the checkout afterwards; `minutes` is the time for all of its steps.
 
 set -uo pipefail
+unset CDPATH # cd would look there first
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
+
+[[ ${COHORT_CI_MINUTES:-1} =~ ^[1-9][0-9]{0,5}$ ]] ||
+  { echo "COHORT_CI_MINUTES=$COHORT_CI_MINUTES must be a whole number of minutes from 1 to 999999." >&2; exit 2; }
 
 if [[ -z ${HOME-} || ! -d ${HOME-} ]]; then
   HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
   [[ -d $HOME ]] || HOME=$PWD/.home
-  mkdir -p "$HOME"
+  mkdir -p "$HOME" || exit 1
   export HOME
 fi
-scratch=$(mktemp -d)
+scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
 say() { printf '==== [%3d min] %s\n' $((SECONDS / 60)) "$*"; }
