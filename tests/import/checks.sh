@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What the consumers' check.sh share. Source it first: it stands in the consumer's folder afterwards, and takes care of Bazel.
 
+unset CDPATH # cd would look there first
 import_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly import_folder
 checkout=${import_folder%/tests/import}
@@ -12,11 +13,14 @@ readonly output_base=$IMPORT_CACHE/output/$consumer
 scratch=$(mktemp -d)
 readonly scratch
 
+# rc_word TEXT: as one word of a file of Bazel's settings.
+rc_word() { sed "s/[[:space:]\"'\\\\#]/\\\\&/g" <<<"$1"; }
+
 # What the consumer does not say for itself: these are settings of this machine and of this test.
 {
-  echo "startup --output_base=$output_base"
-  echo "common --repository_cache=$IMPORT_CACHE/repositories --color=no --curses=no --show_progress_rate_limit=30"
-  echo "build --disk_cache=$IMPORT_CACHE/disk --experimental_convenience_symlinks=ignore ${IMPORT_FLAGS-}"
+  echo "startup --output_base=$(rc_word "$output_base")"
+  echo "common --repository_cache=$(rc_word "$IMPORT_CACHE/repositories") --color=no --curses=no --show_progress_rate_limit=30"
+  echo "build --disk_cache=$(rc_word "$IMPORT_CACHE/disk") --experimental_convenience_symlinks=ignore ${IMPORT_FLAGS-}"
   echo "test --test_output=errors"
 } >"$scratch/bazelrc"
 
@@ -26,7 +30,7 @@ shut_down() { [[ ! -e $output_base ]] || bazel shutdown >"$scratch/shutdown" 2>&
 
 remove_output_base() {
   shut_down
-  [[ ! -e $output_base ]] || chmod -R u+w "$output_base"
+  [[ ! -e $output_base ]] || chmod -R u+w "$output_base" || true
   rm -rf "$output_base"
 }
 

@@ -10,7 +10,7 @@ if [[ -z ${ACME_TORCH-} ]]; then
   fetch_elsewhere own_packages libtorch
   ACME_TORCH=$IMPORT_CACHE/output/own_packages/external/libtorch/tree/torch
 fi
-echo "common --repo_env=ACME_TORCH=$ACME_TORCH" >>"$scratch/bazelrc"
+echo "common --repo_env=ACME_TORCH=$(rc_word "$ACME_TORCH")" >>"$scratch/bazelrc"
 
 build_all
 tests_pass

@@ -25,10 +25,10 @@ from_disk_cache() {
 }
 
 mkdir "$scratch/disk"
-echo "build --disk_cache=$scratch/disk" >>"$scratch/bazelrc"
+echo "build --disk_cache=$(rc_word "$scratch/disk")" >>"$scratch/bazelrc"
 from_nothing
 from_disk_cache
-echo "build --disk_cache=$IMPORT_CACHE/disk" >>"$scratch/bazelrc"
+echo "build --disk_cache=$(rc_word "$IMPORT_CACHE/disk")" >>"$scratch/bazelrc"
 
 saves_with() { # NUMBER OF RANKS
   bazel run --run_under="@cohort//tools/launch --nproc-per-node=$1" //app:save -- "$scratch/file" >"$scratch/log" 2>&1
