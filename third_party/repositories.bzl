@@ -81,7 +81,16 @@ REPOSITORIES = {
         url = "https://github.com/tukaani-project/xz/releases/download/v5.8.4/xz-5.8.4.tar.xz",
         strip_prefix = "xz-5.8.4",
         used_by = "runtime",
-        why = "CRC-32 of .pt files; liblzma's is by carry-less multiplication",
+        why = "CRC-32 of state files; liblzma's is by carry-less multiplication",
+    ),
+    "nlohmann_json": struct(
+        version = "3.11.3",
+        module = "nlohmann_json",
+        sha256 = "0d8ef5af7f9794e3263480193c491549b2ba6cc74bb018906202ada498a79406",
+        url = "https://github.com/nlohmann/json/archive/refs/tags/v3.11.3.tar.gz",
+        strip_prefix = "json-3.11.3",
+        used_by = "runtime",
+        why = "the headers of safetensors files",
     ),
     "bazel_skylib": struct(
         version = "1.7.1",
@@ -134,7 +143,7 @@ def cohort_dependencies(repo_mapping = {}):
       repo_mapping: the one with which the workspace declares cohort, if any: what cohort calls by the name on the left is
         declared by the name on the right.
     """
-    for name in ["bazel_skylib", "platforms", "rules_cc"]:
+    for name in ["bazel_skylib", "nlohmann_json", "platforms", "rules_cc"]:
         _archive(name, repo_mapping)
     _archive(
         "com_google_absl",
