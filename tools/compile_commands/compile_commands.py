@@ -27,6 +27,8 @@ How it works
 """
 
 import contextlib
+import fcntl
+import glob
 import json
 import os
 import re
@@ -126,26 +128,56 @@ def virtual_includes(actions):
             yield link, path(file)
 
 
+def put(path, make):
+    """Replaces `path` in one step by what `make` makes under the name it is given: who reads meanwhile sees the old or the new."""
+    with tempfile.TemporaryDirectory(prefix=".compile_commands.", dir=os.path.dirname(path)) as folder:
+        fresh = os.path.join(folder, "fresh")
+        make(fresh)
+        os.replace(fresh, path)
+
+
 def make_links(links, folders):
     """Replaces the folder of links by one with `links`, pairs as virtual_includes gives them."""
-    fresh = folders.links + ".new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    os.makedirs(fresh)
+    # Only a file can be replaced in one step. So the name is a link to the folder.
+    fresh = tempfile.mkdtemp(prefix=folders.links + ".", dir=folders.output_base)
     for link, file in links:
         name = os.path.join(fresh, link)
         os.makedirs(os.path.dirname(name), exist_ok=True)
         # `lasting` of a header of the workspace itself is relative to the workspace.
         os.symlink(os.path.realpath(os.path.join(folders.workspace, folders.lasting(file))), name)
-    shutil.rmtree(folders.links, ignore_errors=True)
-    os.rename(fresh, folders.links)
+    put(folders.links, lambda name: os.symlink(fresh, name))
+    # The one before, and what a run that was killed has left.
+    for folder in glob.glob(glob.escape(folders.links) + ".*"):
+        if folder != fresh:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write(path, listed):
-    """Replaces `path` in one step: an editor that reads meanwhile sees the old file or the new one."""
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(listed, file, indent=1)
-        file.write("\n")
-    os.replace(path + ".new", path)
+    """Writes compile_commands.json."""
+
+    def make(name):
+        with open(name, "w", encoding="utf-8") as file:
+            json.dump(listed, file, indent=1)
+            file.write("\n")
+
+    put(path, make)
+
+
+@contextlib.contextmanager
+def alone(folders):
+    """Two runs at once take turns: the links are those of the file."""
+    with open(os.path.join(folders.output_base, "compile_commands.lock"), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def must(what):
+    """What the system refuses ends the program with one line."""
+    try:
+        yield
+    except OSError as error:
+        sys.exit(f"compile_commands: cannot {what}: {error.strerror}.")
 
 
 class Bazel:
@@ -157,9 +189,10 @@ class Bazel:
 
     def ask(self, command, *arguments, good=(0,)):
         """Returns what it prints. `good` are the exit codes that count as success."""
-        result = subprocess.run(
-            [*self.command, command, *arguments], cwd=self.workspace, stdout=subprocess.PIPE, check=False, text=True
-        )
+        with must(f"run {self.command[0]} in {self.workspace}"):
+            result = subprocess.run(
+                [*self.command, command, *arguments], cwd=self.workspace, stdout=subprocess.PIPE, check=False, text=True
+            )
         if result.returncode not in good:
             sys.exit(f"compile_commands: `bazel {command}` ended with {result.returncode}; it says why above.")
         return result.stdout
@@ -178,20 +211,22 @@ class Bazel:
         """Returns the actions of one kind, as aquery writes them. `among` is a query with {} for the targets."""
         query = f"mnemonic('{mnemonic}', {among.format(quoted(targets))})"
         with lines_in_a_file([query]) as file:
-            return json.loads(
-                self.ask("aquery", *flags, "--output=jsonproto", f"--query_file={file}", good=(0, FAILED, PARTLY))
-            )
+            answer = self.ask("aquery", *flags, "--output=jsonproto", f"--query_file={file}", good=(0, FAILED, PARTLY))
+        return json.loads(answer) if answer else sys.exit("compile_commands: `bazel aquery` lists nothing; it says why above.")
 
 
 def quoted(labels):
     """Returns a query for `labels`, whatever characters they hold."""
-    return "set({})".format(" ".join(f'"{label}"' for label in labels))
+    for label in labels:
+        if '"' in label and "'" in label:
+            sys.exit(f"compile_commands: {label} holds both kinds of quotes, and Bazel's queries have room for one.")
+    return "set({})".format(" ".join(f"'{label}'" if '"' in label else f'"{label}"' for label in labels))
 
 
 @contextlib.contextmanager
 def lines_in_a_file(lines):
     """A command line has no room for all targets of a large repository."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+    with must("write a temporary file"), tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
         file.writelines(line + "\n" for line in lines)
         file.flush()
         yield file.name
@@ -217,7 +252,7 @@ def main(arguments, environ):
     if not workspace:
         sys.exit("compile_commands: start it with `bazel run`: it has to know which workspace is meant.")
     patterns = [word for word in arguments if not word.startswith("--")] or ["//..."]
-    flags = [word for word in arguments if word.startswith("--")]
+    flags = [word for word in arguments if word.startswith("--") and word != "--"]
     # What clang needs to check layers are files of a build, and no business of an editor.
     flags += ["--features=-layering_check", "--features=-parse_headers", "--keep_going", QUIET]
     print(f"compile_commands: asking Bazel about {' '.join(patterns)}", flush=True)
@@ -232,9 +267,11 @@ def main(arguments, environ):
         sys.exit(f"compile_commands: nothing in {' '.join(patterns)} is compiled; Bazel may say why above.")
     # Not those of what only the build needs, such as a compiler.
     symlinks = bazel.actions("Symlink", "deps({})", targets, [*flags, "--noimplicit_deps", "--notool_deps"])
-    make_links(virtual_includes(symlinks), folders)
     path = os.path.join(workspace, "compile_commands.json")
-    write(path, listed)
+    with must(f"write into {folders.output_base}"), alone(folders):
+        make_links(virtual_includes(symlinks), folders)
+        with must(f"write {path}"):
+            write(path, listed)
     print(f"wrote {len(listed)} entries to {path}")
 
 

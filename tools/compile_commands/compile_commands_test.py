@@ -1,10 +1,13 @@
 """compile_commands.py turns what Bazel would run into what an editor can read at any time."""
 
+import errno
+import fcntl
 import json
 import os
 import stat
 import tempfile
 import unittest
+import unittest.mock
 
 import compile_commands
 
@@ -97,6 +100,7 @@ class LinksTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.top = os.path.realpath(scratch.name)
         self.folders = folders(self.top + "/w", self.top + "/o/execroot/_main", self.top + "/o")
+        os.makedirs(self.top + "/o")
 
     def new_file(self, path):
         os.makedirs(os.path.dirname(self.top + path), exist_ok=True)
@@ -131,6 +135,18 @@ class LinksTest(unittest.TestCase):
         compile_commands.make_links([("bazel-out/_virtual_includes/old.h", "old.h")], self.folders)
         compile_commands.make_links([("bazel-out/_virtual_includes/new.h", "new.h")], self.folders)
         self.assertEqual(os.listdir(self.folders.links + "/bazel-out/_virtual_includes"), ["new.h"])
+        self.assertEqual(len(os.listdir(self.top + "/o")), 2)  # the folder and the link to it
+
+    def test_links_are_there_until_new_ones_take_their_place(self):
+        compile_commands.make_links([("bazel-out/_virtual_includes/a.h", "old.h")], self.folders)
+
+        def new_links():
+            # While these are made, an editor reads the old ones.
+            yield "bazel-out/_virtual_includes/a.h", "new.h"
+            self.assertEqual(os.readlink(self.folders.links + "/bazel-out/_virtual_includes/a.h"), self.top + "/w/old.h")
+
+        compile_commands.make_links(new_links(), self.folders)
+        self.assertEqual(os.readlink(self.folders.links + "/bazel-out/_virtual_includes/a.h"), self.top + "/w/new.h")
 
 
 # Answers as Bazel does, and writes down what it was asked.
@@ -142,6 +158,7 @@ case "$*" in
   "info output_base") echo "$PWD/../o" ;;
   query*) [ -n "$NO_TARGET" ] || echo //a:a ;;
   aquery*)
+    [ -z "$SILENT" ] || exit 1
     for word; do case $word in --query_file=*) query=$(cat "${word#*=}") ;; esac; done
     echo "$query" >> "$PWD/asked"
     case $query in
@@ -158,6 +175,7 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.workspace = os.path.realpath(scratch.name) + "/w"
         os.makedirs(self.workspace)
+        os.makedirs(self.workspace + "/../o")
         bazel = self.workspace + "/bazel"
         with open(bazel, "w", encoding="utf-8") as file:
             file.write(FAKE_BAZEL)
@@ -168,7 +186,7 @@ class ProgramTest(unittest.TestCase):
         os.chdir(self.workspace)
 
     def run_program(self, *arguments, **environ):
-        for name in ("FAIL", "NO_TARGET"):
+        for name in ("FAIL", "NO_TARGET", "SILENT"):
             os.environ[name] = environ.get(name, "")
         compile_commands.main(list(arguments), self.environ)
         with open(self.workspace + "/asked", encoding="utf-8") as file:
@@ -186,6 +204,54 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("build --config=cuda ", asked)
         self.assertIn("""mnemonic('CppCompile', set("//a:a"))""", asked)
         self.assertIn("""mnemonic('Symlink', deps(set("//a:a")))""", asked)
+
+    def test_an_extra_separator_is_no_flag(self):
+        self.assertNotIn(" -- ", self.run_program("--", "//b", "--config=cuda"))
+
+    def test_a_label_may_hold_quotes(self):
+        self.assertIn("""set('//b:"x"' "//c:it's")""", self.run_program('//b:"x"', "//c:it's"))
+        with self.assertRaisesRegex(SystemExit, "holds both kinds of quotes"):
+            self.run_program("""//b:"it's\"""")
+
+    def test_two_runs_at_once_take_turns(self):
+        place = folders(output_base=self.workspace + "/../o")
+        with compile_commands.alone(place):
+            with open(place.output_base + "/compile_commands.lock", "w", encoding="utf-8") as file:
+                with self.assertRaises(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_leaves_nothing_but_the_file_in_the_workspace(self):
+        before = set(os.listdir(self.workspace))
+        self.run_program()
+        self.assertEqual(set(os.listdir(self.workspace)) - before, {"asked", "compile_commands.json"})
+
+    def test_a_folder_in_the_files_place_is_one_line(self):
+        os.makedirs(self.workspace + "/compile_commands.json")
+        with self.assertRaisesRegex(SystemExit, "^compile_commands: cannot write .*/w/compile_commands.json: Is a directory.$"):
+            self.run_program()
+        self.assertEqual(sorted(os.listdir(self.workspace)), ["asked", "bazel", "compile_commands.json"])
+
+    def test_a_workspace_that_cannot_be_written_is_one_line(self):
+        # Not by its mode: root may write anyway.
+        real = tempfile.TemporaryDirectory
+
+        def refuse(*arguments, **named):
+            if named["dir"] == self.workspace:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(*arguments, **named)
+
+        with unittest.mock.patch("tempfile.TemporaryDirectory", side_effect=refuse):
+            with self.assertRaisesRegex(SystemExit, "^compile_commands: cannot write .*/compile_commands.json: Permission denied.$"):
+                self.run_program()
+
+    def test_an_answer_without_content_is_one_line(self):
+        with self.assertRaisesRegex(SystemExit, "^compile_commands: `bazel aquery` lists nothing"):
+            self.run_program(SILENT="yes")
+
+    def test_a_bazel_that_is_none_is_one_line(self):
+        self.environ["COHORT_BAZEL"] = "/no/such"
+        with self.assertRaisesRegex(SystemExit, "^compile_commands: cannot run /no/such in .*: No such file or directory.$"):
+            self.run_program()
 
     def test_leaves_the_old_file_alone_when_bazel_fails(self):
         for command in ("info", "query", "build", "aquery"):
