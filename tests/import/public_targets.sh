@@ -8,9 +8,16 @@ documented() {
   sed -n 's/^| `\(@cohort\/\/[^`]*\)` |.*/\1/p' "$1" | sed 's|^\([^:]*[/]\)\([^/:]*\)$|\1\2:\2|' | sort
 }
 
+# packages: cohort's, as the checkout has them. Not @cohort//..., which also walks into the links that Bazel leaves in a checkout in
+# which it has run, and fails on the packages of Bazel's own there.
+packages() {
+  (cd "$checkout" && find . -name BUILD.bazel -not -path './bazel-*' -not -path './tests/import/*') |
+    sed -e 's|^\./||' -e 's|/*BUILD\.bazel$||' -e 's|.*|@cohort//&:*|'
+}
+
 # visible_from TARGET: what the consumer's TARGET may depend on: rules, settings, and files that are exported.
 visible_from() {
-  bazel query "visible($1, kind('rule|source file', @cohort//...:*))" 2>"$scratch/query" ||
+  bazel query "visible($1, kind('rule|source file', set($(packages | tr '\n' ' '))))" 2>"$scratch/query" ||
     { cat "$scratch/query" >&2 && return 1; }
 }
 
