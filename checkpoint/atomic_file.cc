@@ -144,6 +144,14 @@ absl::Status AtomicFile::Append(std::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status AtomicFile::Overwrite(int64_t offset, std::string_view bytes) {
+  ABSL_RETURN_IF_ERROR(status_);
+  ABSL_CHECK(!is_synced_) << target_;
+  ABSL_CHECK(offset >= 0 && offset <= num_bytes_ - static_cast<int64_t>(bytes.size())) << target_;
+  if (absl::Status written = file_->Overwrite(offset, bytes); !written.ok()) return Fail(written);  // step 4
+  return absl::OkStatus();
+}
+
 absl::Status AtomicFile::Sync() {
   ABSL_RETURN_IF_ERROR(status_);
   if (absl::Status synced = file_->Sync(); !synced.ok()) return Fail(synced);  // step 5

@@ -22,7 +22,7 @@
 
 namespace cohort {
 
-// Create, Append as often as need be, Sync, Publish. Until Publish the target is untouched; destroying the object
+// Create, Append and Overwrite as often as need be, Sync, Publish. Until Publish the target is untouched; destroying the object
 // without it leaves no trace but for directories that were made. Local and blocking, every method. Not thread-safe.
 //
 // The new file has the permissions of the one it replaces, or what the umask leaves of rw-rw-rw-. It belongs to whoever
@@ -40,9 +40,10 @@ class AtomicFile final : public WritableFile {
   ~AtomicFile() override;
 
   absl::Status Append(std::string_view bytes) override;
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override;
   int64_t num_bytes() const override { return num_bytes_; }
 
-  // Blocks until all bytes are on the disk. Nothing may be appended afterwards.
+  // Blocks until all bytes are on the disk. Nothing may be written afterwards.
   absl::Status Sync();
 
   // Only after Sync. Puts the file in the target's place, and blocks until that is on the disk too. After an error of

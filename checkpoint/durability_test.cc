@@ -63,7 +63,10 @@ std::string DirectoryOf(std::string_view path) {
 
 absl::Status SaveAtomically(FileSystem& fs, const std::string& target, const Contents& contents) {
   ABSL_ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file, AtomicFile::Create(fs, target));
-  for (std::string_view piece : contents) ABSL_RETURN_IF_ERROR(file->Append(piece));
+  // The first piece is known last.
+  ABSL_RETURN_IF_ERROR(file->Append(std::string(contents.front().size(), '?')));
+  for (size_t i = 1; i < contents.size(); ++i) ABSL_RETURN_IF_ERROR(file->Append(contents[i]));
+  ABSL_RETURN_IF_ERROR(file->Overwrite(0, contents.front()));
   ABSL_RETURN_IF_ERROR(file->Sync());
   return file->Publish();
 }

@@ -67,6 +67,16 @@ class PosixFile final : public OutputFile {
     return absl::OkStatus();
   }
 
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = Uninterrupted([&] { return pwrite(fd_, bytes.data(), bytes.size(), offset); });
+      if (written < 0) return PathError(errno, "write", path_);
+      bytes.remove_prefix(written);
+      offset += written;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Sync() override {
     if (Uninterrupted([&] { return fsync(fd_); }) != 0) return PathError(errno, "fsync", path_);
     // Some network and user-space file systems send the bytes, and find the disk full, only when a descriptor is

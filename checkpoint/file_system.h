@@ -38,7 +38,10 @@ class OutputFile {
   // Appends all of `bytes`. After an error the file's contents are unspecified.
   virtual absl::Status Append(std::string_view bytes) = 0;
 
-  // Blocks until all that was appended is on the disk. Reports also what closing the file would. An error is final: the
+  // Replaces bytes that were appended before. After an error the file's contents are unspecified.
+  virtual absl::Status Overwrite(int64_t offset, std::string_view bytes) = 0;
+
+  // Blocks until all that was written is on the disk. Reports also what closing the file would. An error is final: the
   // kernel may have dropped the bytes, so a second try could succeed without them.
   virtual absl::Status Sync() = 0;
 };

@@ -91,6 +91,10 @@ class TimedFile final : public WritableFile {
     ABSL_RETURN_IF_ERROR(limit_.Check());
     return file_.Append(bytes);
   }
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override {
+    ABSL_RETURN_IF_ERROR(limit_.Check());
+    return file_.Overwrite(offset, bytes);
+  }
   int64_t num_bytes() const override { return file_.num_bytes(); }
 
  private:

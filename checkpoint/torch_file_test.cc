@@ -21,6 +21,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cohort/checkpoint/internal/string_file.h"
 #include "cohort/checkpoint/testing/files.h"
 #include "cohort/checkpoint/testing/python.h"
 #include "cohort/checkpoint/writable_file.h"
@@ -32,24 +33,12 @@ namespace {
 
 using ::absl_testing::IsOk;
 using ::absl_testing::StatusIs;
+using ::cohort::internal::StringFile;
 using ::cohort::testing::FreshDirectory;
 using ::cohort::testing::RunPython;
 using ::cohort::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-class StringFile final : public WritableFile {
- public:
-  absl::Status Append(std::string_view bytes) override {
-    contents_.append(bytes);
-    return absl::OkStatus();
-  }
-  int64_t num_bytes() const override { return static_cast<int64_t>(contents_.size()); }
-  const std::string& contents() const { return contents_; }
-
- private:
-  std::string contents_;
-};
 
 // Keeps nothing.
 class NullFile final : public WritableFile {
@@ -58,6 +47,7 @@ class NullFile final : public WritableFile {
     num_bytes_ += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   }
+  absl::Status Overwrite(int64_t, std::string_view) override { return absl::OkStatus(); }
   int64_t num_bytes() const override { return num_bytes_; }
 
  private:
@@ -336,6 +326,7 @@ TEST(TorchFileTest, ReturnsTheFilesError) {
   class FullFile final : public WritableFile {
    public:
     absl::Status Append(std::string_view) override { return absl::ResourceExhaustedError("disk full"); }
+    absl::Status Overwrite(int64_t, std::string_view) override { return absl::ResourceExhaustedError("disk full"); }
     int64_t num_bytes() const override { return 0; }
   };
   FullFile file;

@@ -16,7 +16,7 @@
 
 namespace cohort {
 
-// A file being written, front to back. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor
+// A file being written, front to back but for fields that are known last. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor
 // syncs it.
 class WritableFile {
  public:
@@ -29,6 +29,10 @@ class WritableFile {
   // Errors: by the operating system's cause, with the path and the bytes written so far: ResourceExhausted (disk full,
   // quota, size limit), Unavailable (I/O error), and so on.
   virtual absl::Status Append(std::string_view bytes) = 0;
+
+  // Local. Replaces bytes that were appended before: `offset` + size must not exceed num_bytes(). Not for seeking about:
+  // for a checksum or a length that stands before what it is of. Errors and what comes after them: as Append.
+  virtual absl::Status Overwrite(int64_t offset, std::string_view bytes) = 0;
 
   // Bytes appended so far.
   virtual int64_t num_bytes() const = 0;

@@ -42,6 +42,7 @@ class SparseFile final : public WritableFile {
     num_bytes_ += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   }
+  absl::Status Overwrite(int64_t, std::string_view) override { return absl::UnimplementedError("not needed"); }
   int64_t num_bytes() const override { return num_bytes_; }
 
  private:
@@ -52,6 +53,7 @@ class SparseFile final : public WritableFile {
 class BrokenFile final : public WritableFile {
  public:
   absl::Status Append(std::string_view) override { return absl::ResourceExhaustedError("disk full"); }
+  absl::Status Overwrite(int64_t, std::string_view) override { return absl::ResourceExhaustedError("disk full"); }
   int64_t num_bytes() const override { return 0; }
 };
 

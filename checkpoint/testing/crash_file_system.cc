@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
@@ -43,13 +44,13 @@ class CrashFileSystem::File final : public OutputFile {
 
   absl::Status Append(std::string_view bytes) override {
     absl::MutexLock lock(disk_.mutex_);
-    const std::string description = absl::StrCat("write ", bytes.size(), " bytes to ", path_);
-    const absl::Status begun = disk_.Begin(description);
-    if (disk_.power_lost_) return begun;
-    if (!begun.ok()) bytes = bytes.substr(0, bytes.size() / 2);
-    const auto offset = static_cast<int64_t>(disk_.live_[node_].contents.size());
-    disk_.Do({.node = node_, .offset = offset, .bytes = std::string(bytes), .description = description});
-    return begun;
+    return Write(static_cast<int64_t>(disk_.live_[node_].contents.size()), bytes,
+                 absl::StrCat("write ", bytes.size(), " bytes to ", path_));
+  }
+
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override {
+    absl::MutexLock lock(disk_.mutex_);
+    return Write(offset, bytes, absl::StrCat("overwrite ", bytes.size(), " bytes at ", offset, " of ", path_));
   }
 
   absl::Status Sync() override {
@@ -61,6 +62,15 @@ class CrashFileSystem::File final : public OutputFile {
   }
 
  private:
+  absl::Status Write(int64_t offset, std::string_view bytes, const std::string& description)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(disk_.mutex_) {
+    const absl::Status begun = disk_.Begin(description);
+    if (disk_.power_lost_) return begun;
+    if (!begun.ok()) bytes = bytes.substr(0, bytes.size() / 2);
+    disk_.Do({.node = node_, .offset = offset, .bytes = std::string(bytes), .description = description});
+    return begun;
+  }
+
   CrashFileSystem& disk_;
   const int node_;
   const std::string path_;

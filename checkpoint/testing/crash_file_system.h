@@ -37,7 +37,7 @@ namespace cohort::testing {
 // Of a write that is lost, half may stay. Syncing a file says nothing about its name.
 //
 // Begins as "/" alone. There are no symlinks. Operations, counted from 1, are what changes the disk or waits for it:
-// Create, Append, OutputFile::Sync, Rename, Remove, RemoveIfAbandoned, MakeDirectory, SyncDirectory. Thread-safe.
+// Create, Append, Overwrite, OutputFile::Sync, Rename, Remove, RemoveIfAbandoned, MakeDirectory, SyncDirectory. Thread-safe.
 class CrashFileSystem final : public FileSystem {
  public:
   CrashFileSystem();
@@ -48,7 +48,7 @@ class CrashFileSystem final : public FileSystem {
   // returns Unavailable.
   void LosePowerAt(int64_t n);
 
-  // Operation `n` fails with `error`. It does nothing, but for Append, which writes half, and OutputFile::Sync, after
+  // Operation `n` fails with `error`. It does nothing, but for Append and Overwrite, which write half, and OutputFile::Sync, after
   // which the disk has dropped what was to be synced and would call a second try a success (as Linux does with a file's
   // data; a directory's entries it does not drop).
   void FailAt(int64_t n, absl::Status error);

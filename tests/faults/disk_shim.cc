@@ -216,6 +216,12 @@ ssize_t write(int fd, const void* bytes, size_t size) {
   return Watched([&] { return DiskCall{"write", PathOf(fd)}; }, [&] { return syscall(SYS_write, fd, bytes, size); });
 }
 
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  return Watched([&] { return DiskCall{"write", PathOf(fd)}; },
+                 [&] { return syscall(SYS_pwrite64, fd, bytes, size, offset); });
+}
+ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t offset) { return pwrite(fd, bytes, size, offset); }
+
 int fsync(int fd) { return static_cast<int>(Sync(fd, SYS_fsync)); }
 int fdatasync(int fd) { return static_cast<int>(Sync(fd, SYS_fdatasync)); }
 

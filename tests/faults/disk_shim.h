@@ -2,7 +2,7 @@
 //
 // DiskShim: stands between this process and the kernel, where a real disk is slow, fails, or sees the process killed.
 //
-// A program that links this library has its open, write, fsync, close, rename, mkdir and unlink replaced, wherever in
+// A program that links this library has its open, write, pwrite, fsync, close, rename, mkdir and unlink replaced, wherever in
 // the process they are called from, LibTorch included. What is tested stays a black box: no line of it knows.
 
 #ifndef COHORT_TESTS_FAULTS_DISK_SHIM_H_

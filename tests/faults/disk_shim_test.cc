@@ -32,6 +32,7 @@ TEST_F(DiskShimTest, SeesEveryCallBelowTheDirectoryInOrder) {
   ASSERT_EQ(mkdir((dir_ + "/d").c_str(), 0700), 0);
   const int fd = Create("d/f");
   ASSERT_EQ(write(fd, "abc", 3), 3);
+  ASSERT_EQ(pwrite(fd, "A", 1, 0), 1);
   ASSERT_EQ(fsync(fd), 0);
   ASSERT_EQ(close(fd), 0);
   ASSERT_EQ(rename((dir_ + "/d/f").c_str(), (dir_ + "/d/g").c_str()), 0);
@@ -39,7 +40,7 @@ TEST_F(DiskShimTest, SeesEveryCallBelowTheDirectoryInOrder) {
   ASSERT_EQ(fsync(directory), 0);
   ASSERT_EQ(close(open((dir_ + "/d/g").c_str(), O_RDWR)), 0);
   ASSERT_EQ(unlink((dir_ + "/d/g").c_str()), 0);
-  EXPECT_THAT(shim.Names(), ElementsAre("mkdir d", "create f", "write f", "fsync f", "close f", "rename g",
+  EXPECT_THAT(shim.Names(), ElementsAre("mkdir d", "create f", "write f", "write f", "fsync f", "close f", "rename g",
                                         "fsync directory d", "open for writing g", "close g", "unlink g"));
 }
 

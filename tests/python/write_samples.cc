@@ -44,6 +44,10 @@ class StreamFile : public cohort::WritableFile {
     num_bytes_ += bytes.size();
     return stream_ ? absl::OkStatus() : absl::UnavailableError("write failed");
   }
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override {
+    stream_.seekp(offset).write(bytes.data(), bytes.size()).seekp(0, std::ios::end);
+    return stream_ ? absl::OkStatus() : absl::UnavailableError("write failed");
+  }
   int64_t num_bytes() const override { return num_bytes_; }
 
  private:
