@@ -157,8 +157,7 @@ absl::StatusOr<LoadModuleReport> FindValues(absl::Span<const TensorHeader> heade
   for (size_t i = 0; i < slots.size(); ++i) slot_of.emplace(slots[i].name, i);
   for (size_t i = 0; i < headers.size(); ++i) {
     if (!places.emplace(headers[i].name, i).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two tensors of the state are named ", Quoted(headers[i].name)));
+      return absl::InvalidArgumentError(absl::StrCat("two tensors of the state are named ", Quoted(headers[i].name)));
     }
     std::string_view name = headers[i].name;
     const auto found = absl::ConsumePrefix(&name, prefix) ? slot_of.find(name) : slot_of.end();
@@ -246,8 +245,7 @@ absl::StatusOr<LoadModuleReport> Load(torch::nn::Module& module,
   values.reserve(match.targets.size());
   for (const auto& [target, i] : match.targets) {
     const at::Tensor& value = state[i].second;
-    const bool in_the_way =
-        written.contains(value.storage().unsafeGetStorageImpl()) && !IsSameMemory(value, target);
+    const bool in_the_way = written.contains(value.storage().unsafeGetStorageImpl()) && !IsSameMemory(value, target);
     values.push_back(in_the_way ? value.clone() : value);
   }
   for (size_t i = 0; i < values.size(); ++i) match.targets[i].first.copy_(values[i]);

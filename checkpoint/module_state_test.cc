@@ -110,8 +110,8 @@ TEST(LoadModuleStateTest, CopiesIntoTheMemoryThatIsThere) {
   const void* memory = wide.const_data_ptr();
   const at::Tensor value = at::arange(6, at::kFloat).view({2, 3});
 
-  const auto report =
-      LoadModuleState(module, {{"count", at::scalar_tensor(7, at::kLong)}, {"empty", at::ones({0})}, {"weight", value}});
+  const auto report = LoadModuleState(
+      module, {{"count", at::scalar_tensor(7, at::kLong)}, {"empty", at::ones({0})}, {"weight", value}});
   ASSERT_THAT(report, IsOk());
   EXPECT_THAT(report->missing, IsEmpty());
   EXPECT_THAT(report->unexpected, IsEmpty());
@@ -126,16 +126,13 @@ TEST(LoadModuleStateTest, CopiesIntoTheMemoryThatIsThere) {
 TEST(LoadModuleStateTest, ListsEveryMismatchWithWhatIsSavedAndWhatIsWanted) {
   Bag module({{"fine", at::zeros({2})}, {"half", at::zeros({64, 1}, at::kBFloat16)}},
              {{"steps", at::zeros({}, at::kInt)}, {"last", at::zeros({64, 32})}});
-  ExpectRefused(module,
-                {{"fine", at::ones({2})},
-                 {"half", at::ones({64, 1})},
-                 {"steps", at::ones({})},
-                 {"last", at::ones({64, 1})}},
-                {},
-                AllOf(HasSubstr("\"half\" is Float [64, 1] in the state and BFloat16 [64, 1] in the module"),
-                      HasSubstr("\"steps\" is Float [] in the state and Int [] in the module"),
-                      HasSubstr("\"last\" is Float [64, 1] in the state and Float [64, 32] in the module"),
-                      Not(HasSubstr("fine"))));
+  ExpectRefused(
+      module,
+      {{"fine", at::ones({2})}, {"half", at::ones({64, 1})}, {"steps", at::ones({})}, {"last", at::ones({64, 1})}}, {},
+      AllOf(HasSubstr("\"half\" is Float [64, 1] in the state and BFloat16 [64, 1] in the module"),
+            HasSubstr("\"steps\" is Float [] in the state and Int [] in the module"),
+            HasSubstr("\"last\" is Float [64, 1] in the state and Float [64, 32] in the module"),
+            Not(HasSubstr("fine"))));
 }
 
 TEST(LoadModuleStateTest, CastsOnlyWhenAskedAndNeverToAnotherShape) {
@@ -148,8 +145,7 @@ TEST(LoadModuleStateTest, CastsOnlyWhenAskedAndNeverToAnotherShape) {
 
 TEST(LoadModuleStateTest, StrictListsExactlyWhatIsMissingAndUnexpected) {
   Bag module({{"fc_weight", at::zeros({2})}, {"fc_bias", at::zeros({1})}});
-  const NamedTensors state = {
-      {"fc_weight", at::ones({2})}, {"fc_weight.x", at::ones({2})}, {"other", at::ones({2})}};
+  const NamedTensors state = {{"fc_weight", at::ones({2})}, {"fc_weight.x", at::ones({2})}, {"other", at::ones({2})}};
   ExpectRefused(module, state, {},
                 "the state does not fit the module: missing: \"fc_bias\"; unexpected: \"fc_weight.x\", \"other\"");
 
@@ -169,7 +165,8 @@ TEST(LoadModuleStateTest, NotStrictStillWantsShapesToFit) {
 TEST(LoadModuleStateTest, StripsAPrefixOnlyWhenToldTo) {
   Bag module({{"weight", at::zeros({2})}});
   const NamedTensors wrapped = {{"module.weight", at::ones({2})}};
-  ExpectRefused(module, wrapped, {}, AllOf(HasSubstr("missing: \"weight\""), HasSubstr("unexpected: \"module.weight\"")));
+  ExpectRefused(module, wrapped, {},
+                AllOf(HasSubstr("missing: \"weight\""), HasSubstr("unexpected: \"module.weight\"")));
   EXPECT_THAT(LoadModuleState(module, wrapped, {.strip_prefix = "module."}), IsOk());
   EXPECT_TRUE(AreSame(module.parameters()[0], at::ones({2})));
   ExpectRefused(module, {{"module.weight", at::zeros({2})}, {"weight", at::zeros({2})}}, {.strip_prefix = "module."},
