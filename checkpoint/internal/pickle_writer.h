@@ -20,18 +20,26 @@ class PickleWriter {
  public:
   PickleWriter();
 
+  void None();                                  // -> None
   void Bool(bool value);                        // -> value
   void Int(int64_t value);                      // -> value
+  void Double(double value);                    // -> value
   void String(std::string_view utf8);           // -> value; less than 4 GiB
+  void SharedString(std::string_view utf8);     // the same, for strings that are written again and again
   void Ints(absl::Span<const int64_t> values);  // -> tuple
   void EmptyDict();                             // -> {}
+  void EmptyList();                             // -> []
   void EmptyTuple();                            // -> ()
 
-  // -> the class or function `name` of `module`. At most 256 different ones.
+  // -> the class or function `name` of `module`.
   void Global(std::string_view module, std::string_view name);
+
+  uint32_t Put();           // value -> value, which Get can fetch from now on by what is returned
+  void Get(uint32_t memo);  // -> value
 
   void Mark();          // -> mark
   void Tuple();         // mark a b ... -> (a, b, ...)
+  void Appends();       // list mark a b ... -> list, with the items in it
   void SetItems();      // dict mark key value ... -> dict, with the items in it
   void Reduce();        // function tuple -> function(*tuple)
   void PersistentId();  // id -> what the reader's persistent_load(id) returns
@@ -41,9 +49,13 @@ class PickleWriter {
 
  private:
   void Op(char code) { program_.push_back(code); }
+  // True if `operation` was written before and its value was fetched; otherwise the caller writes it, and then calls Put.
+  bool GetIfKnown(std::string_view operation);
+  void Number(uint64_t bits, int num_bytes);
 
   std::string program_;
-  absl::flat_hash_map<std::string, int> memo_;  // of globals
+  uint32_t num_put_ = 0;
+  absl::flat_hash_map<std::string, uint32_t> memo_;  // of globals and shared strings: the operation that makes each
 };
 
 }  // namespace cohort::internal
