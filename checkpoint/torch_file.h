@@ -1,7 +1,7 @@
 // File: torch_file.h
 //
-// WriteTorchFile: writes .pt files that Python's torch.load(path, weights_only=True) returns as an ordinary dict of
-// tensors.
+// WriteTorchFile: writes .pt files that Python's torch.load(path, weights_only=True) returns as ordinary dicts, lists
+// and tensors. StateFile reads them.
 
 #ifndef COHORT_CHECKPOINT_TORCH_FILE_H_
 #define COHORT_CHECKPOINT_TORCH_FILE_H_
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/writable_file.h"
@@ -25,22 +26,28 @@ namespace cohort {
 // Names and tensors, in the order they are written. Names must be unique.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Local. Writes `tensors` to `file` (empty until then) as a flat dict, in order, names letter for letter, values bit
-// for bit. Every tensor comes back on the CPU, detached, with the same dtype and shape.
+// Local. Writes `state` to `file` (empty until then): dicts (with str or int keys), lists, tuples, tensors, strings,
+// ints, doubles, complex numbers, bools and None, in each other as they are; dicts keep their order, names are letter
+// for letter, values bit for bit. Every tensor comes back on the CPU, detached, with the same dtype and shape. Typed
+// containers come back as containers of anything; two names for one container come back as two.
 //
 // Tensors that share memory share it in the file and when loaded (tied weights), if they have the same dtype. Of a
 // larger storage only the part that the tensors use is written. Dense tensors keep their strides; a view with holes
 // comes back contiguous.
 //
-// The tensors must not change meanwhile. Memory beyond them: at most 64 MiB and some 300 bytes a tensor. Tensors on
+// The tensors must not change meanwhile. Memory beyond them: at most 64 MiB and some 500 bytes a value. Tensors on
 // another device are copied in pieces.
 //
-// Errors, before anything is written:
-//   InvalidArgument    a name twice or not UTF-8; an undefined tensor; one with no data (meta) or less than its shape
-//                      needs (each names the tensor)
-//   Unimplemented      a layout or dtype that the file would not hold exactly: sparse, nested, quantized, bits (each
-//                      names the tensor)
+// Errors, before anything is written, each with the place of the value (keys joined by "."):
+//   InvalidArgument    a key or string is not UTF-8, or longer than 1 GiB; a key is neither str nor int; containers lie
+//                      in each other deeper than 100; a tensor is undefined, has no data (meta) or less than its shape
+//                      needs
+//   Unimplemented      a value is of another kind; a tensor's layout or dtype is one that the file would not hold
+//                      exactly: sparse, nested, quantized, bits
 // and later those of WritableFile::Append, and of copying from a device.
+absl::Status WriteTorchFile(const c10::IValue& state, WritableFile& file);
+
+// The same for a flat dict. Errors: also InvalidArgument for a name that occurs twice.
 absl::Status WriteTorchFile(absl::Span<const std::pair<std::string, at::Tensor>> tensors, WritableFile& file);
 
 }  // namespace cohort

@@ -300,7 +300,6 @@ TEST(TorchFileTest, RefusesBadNamesBeforeAnythingIsWritten) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(Refused({{"w", Numbers(1)}, {"w", Numbers(1)}}), StatusIs(invalid, "two tensors are named \"w\""));
   EXPECT_THAT(Refused({{"ok", Numbers(1)}, {"\xff", Numbers(1)}}), StatusIs(invalid, HasSubstr("not UTF-8")));
-  EXPECT_THAT(Refused({{std::string(70000, 'n'), Numbers(1)}}), StatusIs(invalid, HasSubstr("at most 65535 bytes")));
 }
 
 TEST(TorchFileTest, RefusesWhatHasNoData) {

@@ -27,8 +27,8 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/writable_file.h"
-#include "lzma.h"
 
 namespace cohort::internal {
 namespace {
@@ -121,7 +121,7 @@ absl::Status ZipWriter::Append(std::string_view bytes) {
   num_appended_ += static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     const std::string_view piece = bytes.substr(0, kPieceBytes);
-    crc_ = lzma_crc32(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), crc_);
+    crc_ = Crc32(piece, crc_);
     ABSL_RETURN_IF_ERROR(file_.Append(piece));
     bytes.remove_prefix(piece.size());
   }

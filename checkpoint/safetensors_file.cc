@@ -1,0 +1,78 @@
+#include "cohort/checkpoint/safetensors_file.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "cohort/checkpoint/internal/crc32.h"
+#include "cohort/checkpoint/internal/safetensors_layout.h"
+#include "cohort/checkpoint/internal/saved_tensor.h"
+#include "cohort/checkpoint/internal/state_value.h"
+#include "cohort/checkpoint/writable_file.h"
+#include "cohort/runtime/torch_status.h"
+
+namespace cohort {
+namespace {
+
+using internal::SafetensorsLayout;
+using internal::SavedTensor;
+using internal::StateParts;
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+// The values, and not what a mark says of them: the format has no marks.
+at::Tensor Values(const SavedTensor& saved) {
+  at::Tensor values = saved.tensor;
+  if (saved.conjugated) values = values._conj();
+  if (saved.negated) values = values._neg_view();
+  return values.resolve_conj().resolve_neg();
+}
+
+absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::string, std::string>> metadata,
+                   WritableFile& file) {
+  ABSL_ASSIGN_OR_RETURN(const StateParts parts, internal::TakeApart(state));
+  std::vector<internal::TensorShape> shapes;
+  shapes.reserve(parts.tensors.size());
+  for (const SavedTensor& saved : parts.tensors) shapes.push_back({saved.dtype, saved.tensor.sizes().vec()});
+  ABSL_ASSIGN_OR_RETURN(const SafetensorsLayout layout,
+                        internal::LayOutSafetensors(parts.tree, shapes, {metadata.begin(), metadata.end()}));
+
+  ABSL_RETURN_IF_ERROR(file.Append(layout.header));
+  std::vector<uint32_t> crc32s(parts.tensors.size());
+  for (const size_t i : layout.order) {
+    const auto append = [&](std::string_view bytes) -> absl::Status {
+      // In pieces that are still in the cache when they are written.
+      for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kPieceBytes))) {
+        const std::string_view piece = bytes.substr(0, kPieceBytes);
+        crc32s[i] = internal::Crc32(piece, crc32s[i]);
+        ABSL_RETURN_IF_ERROR(file.Append(piece));
+      }
+      return absl::OkStatus();
+    };
+    ABSL_RETURN_IF_ERROR(internal::AppendElements(Values(parts.tensors[i]), append));
+  }
+  const SafetensorsLayout::Overwrite checksums = layout.Checksums(crc32s);
+  return file.Overwrite(checksums.offset, checksums.bytes);
+}
+
+}  // namespace
+
+absl::Status WriteSafetensorsFile(const c10::IValue& state,
+                                  absl::Span<const std::pair<std::string, std::string>> metadata, WritableFile& file) {
+  absl::Status written;
+  ABSL_RETURN_IF_ERROR(InvokeTorch(absl::InfiniteFuture(), [&] { written = Write(state, metadata, file); }));
+  return written;
+}
+
+}  // namespace cohort
