@@ -41,8 +41,8 @@ class MemoryBudget {
   int64_t used_ = 0;
 };
 
-// What the memory allocator adds to a block.
-inline constexpr int64_t kBlockBytes = 16;
+// What the memory allocator adds to a block at most: its own part, and rounding up.
+inline constexpr int64_t kBlockBytes = 24;
 
 // What these take beside sizeof.
 inline int64_t HeapBytes(const std::string& text) {

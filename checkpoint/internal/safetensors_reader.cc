@@ -51,6 +51,7 @@ absl::Status WithPrefix(std::string_view prefix, const absl::Status& status) {
 }
 
 using Entries = std::deque<SafetensorsEntry>;  // which grows without a copy of all
+constexpr int64_t kEntryBytes = static_cast<int64_t>(sizeof(SafetensorsEntry)) + kBlockBytes;
 
 class HeaderEvents : public JsonEvents {
  public:
@@ -100,7 +101,7 @@ class HeaderEvents : public JsonEvents {
       expected_ = kMetadata;
       return absl::OkStatus();
     }
-    ABSL_RETURN_IF_ERROR(budget_.Charge(static_cast<int64_t>(sizeof(SafetensorsEntry)) + HeapBytes(key)));
+    ABSL_RETURN_IF_ERROR(budget_.Charge(kEntryBytes + HeapBytes(key)));
     entries_.emplace_back().name = std::move(key);
     fields_ = 0;
     expected_ = kTensor;
@@ -376,7 +377,7 @@ absl::StatusOr<std::vector<std::string>> TakeTensors(Entries entries, int64_t da
     }
     names.push_back(std::move(entry.name));
   }
-  budget.Refund(static_cast<int64_t>(entries.size() * sizeof(SafetensorsEntry)));
+  budget.Refund(static_cast<int64_t>(entries.size()) * kEntryBytes);
   return names;
 }
 

@@ -1,10 +1,13 @@
 #include "cohort/checkpoint/internal/safetensors_reader.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +19,7 @@
 #include "cohort/checkpoint/internal/random_access_file.h"
 #include "cohort/checkpoint/internal/safetensors_header.h"
 #include "cohort/checkpoint/internal/state_tree.h"
+#include "cohort/checkpoint/testing/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -23,9 +27,11 @@ namespace cohort::internal {
 namespace {
 
 using ::absl_testing::StatusIs;
+using ::cohort::testing::ReadFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 std::string Length(uint64_t length) {
   std::string bytes;
@@ -73,6 +79,39 @@ TEST(SafetensorsReaderTest, ReadsAFileOfOthers) {
   EXPECT_EQ(file->state.storages[0].num_bytes, 24);
   EXPECT_EQ(file->state.storages[1].num_bytes, 8);
   EXPECT_EQ(file->state.storages[0].crc32, std::nullopt);
+}
+
+TEST(SafetensorsReaderTest, ReadsWhatPythonsLibraryWrites) {
+  const std::string bytes = ReadFile(absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"),
+                                                  "/checkpoint/internal/testdata/others.safetensors"));
+  const absl::StatusOr<SafetensorsFile> file = Read(bytes);
+  ASSERT_EQ(file.status(), absl::OkStatus());
+  EXPECT_THAT(file->metadata, UnorderedElementsAre(Pair("format", "pt"), Pair("note", "\u2603 \"\n")));
+  const auto& items = std::get<StateDict>(file->state.tree.value).items;
+  ASSERT_EQ(items.size(), 19 + 3);
+  int num_dtypes = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string& name = std::get<std::string>(items[i].first);
+    ASSERT_EQ(items[i].second, StateTree{TensorIndex{i}});
+    const StoredTensor& tensor = file->state.tensors[i];
+    const StoredBytes& storage = file->state.storages[i];
+    const std::string data = bytes.substr(storage.begin, storage.num_bytes);
+    if (const std::optional<Dtype> dtype = DtypeOfName(name); dtype.has_value()) {
+      ++num_dtypes;
+      EXPECT_EQ(tensor.dtype, *dtype) << name;
+      EXPECT_THAT(tensor.sizes, ElementsAre(2)) << name;
+      for (size_t k = 0; k < data.size(); ++k) EXPECT_EQ(data[k], static_cast<char>(k)) << name;
+    } else if (name == "scalar") {
+      EXPECT_EQ(data, "abcd");
+      EXPECT_THAT(tensor.sizes, ElementsAre());
+    } else if (name == "empty") {
+      EXPECT_THAT(tensor.sizes, ElementsAre(3, 0));
+    } else {
+      EXPECT_EQ(name, "\u00e9 \"\n");
+      EXPECT_EQ(data, "wxyz");
+    }
+  }
+  EXPECT_EQ(num_dtypes, 19);
 }
 
 TEST(SafetensorsReaderTest, ReadsFilesWithoutTensorsAndTensorsWithoutElements) {
