@@ -191,7 +191,7 @@ absl::StatusOr<ModuleMatch> Match(const torch::nn::Module& module, absl::Span<co
     CheckFit(slot, headers[*slot.value], options.cast, problems);
     const auto [first, is_new] = first_value.emplace(slot.leader, *slot.value);
     if (is_new) {
-      match.targets.emplace_back(slot.tensor, *slot.value);
+      match.targets.emplace_back(*slot.value, slot.tensor);
     } else {
       match.tied.emplace_back(first->second, *slot.value);
     }
@@ -240,16 +240,34 @@ absl::StatusOr<LoadModuleReport> Load(torch::nn::Module& module,
 
   const c10::NoGradGuard no_grad;
   absl::flat_hash_set<const void*> written;
-  for (const auto& [target, i] : match.targets) written.insert(target.storage().unsafeGetStorageImpl());
+  for (const auto& [i, target] : match.targets) written.insert(target.storage().unsafeGetStorageImpl());
   std::vector<at::Tensor> values;
   values.reserve(match.targets.size());
-  for (const auto& [target, i] : match.targets) {
+  for (const auto& [i, target] : match.targets) {
     const at::Tensor& value = state[i].second;
     const bool in_the_way = written.contains(value.storage().unsafeGetStorageImpl()) && !IsSameMemory(value, target);
     values.push_back(in_the_way ? value.clone() : value);
   }
-  for (size_t i = 0; i < values.size(); ++i) match.targets[i].first.copy_(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) match.targets[i].second.copy_(values[i]);
   return match.report;
+}
+
+absl::StatusOr<LoadModuleReport> Read(torch::nn::Module& module, const StateFile& state,
+                                      const LoadModuleOptions& options) {
+  absl::StatusOr<ModuleMatch> match = Match(module, state.tensors(), options);
+  if (!match.ok()) {
+    return absl::Status(match.status().code(), absl::StrCat(Quoted(state.path()), ": ", match.status().message()));
+  }
+  for (const auto& [a, b] : match->tied) {
+    ABSL_ASSIGN_OR_RETURN(const at::Tensor first, state.ReadTensor(a));
+    ABSL_ASSIGN_OR_RETURN(const at::Tensor second, state.ReadTensor(b));
+    if (IsSameValue(first, second)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(state.path()), ": the module ties ",
+                                                   Quoted(state.tensors()[a].name), " and ",
+                                                   Quoted(state.tensors()[b].name), ", whose values differ there"));
+  }
+  ABSL_RETURN_IF_ERROR(state.ReadInto(match->targets));
+  return std::move(match->report);
 }
 
 }  // namespace
@@ -273,6 +291,13 @@ absl::StatusOr<LoadModuleReport> LoadModuleState(torch::nn::Module& module,
                                                  const LoadModuleOptions& options) {
   ABSL_ASSIGN_OR_RETURN(absl::StatusOr<LoadModuleReport> report,
                         InvokeTorch(absl::InfiniteFuture(), [&] { return Load(module, state, options); }));
+  return report;
+}
+
+absl::StatusOr<LoadModuleReport> ReadModuleState(torch::nn::Module& module, const StateFile& state,
+                                                 const LoadModuleOptions& options) {
+  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<LoadModuleReport> report,
+                        InvokeTorch(absl::InfiniteFuture(), [&] { return Read(module, state, options); }));
   return report;
 }
 

@@ -9,7 +9,7 @@
 #error "cohort needs C++20: build with --cxxopt=-std=c++20"
 #endif
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +17,8 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/tensor_header.h"
 #include "cohort/checkpoint/torch_file.h"
 #include "cohort/third_party/libtorch/string_abi.h"
 
@@ -51,18 +53,11 @@ struct LoadModuleReport {
   std::vector<std::string> unexpected;  // the state's names, in its order, letter for letter
 };
 
-// What a state says of one tensor before its values are read.
-struct TensorHeader {
-  std::string name;
-  at::ScalarType dtype;
-  std::vector<int64_t> sizes;
-};
-
 // Where the values of a state go.
 struct ModuleMatch {
-  // The module's tensors, each piece of memory once, and the places of their values in the list of headers. The tensors
-  // are the module's own: they may be non-contiguous, on any device, and ask for gradients.
-  std::vector<std::pair<at::Tensor, size_t>> targets;
+  // Places of values in the list of headers, and the module's tensors that they go to, each piece of memory once. The
+  // tensors are the module's own: they may be non-contiguous, on any device, and ask for gradients.
+  std::vector<std::pair<size_t, at::Tensor>> targets;
 
   // Places of values that go to one piece of memory, because the module ties the names. The first of each pair is among
   // `targets`; whoever loads must refuse the state unless the second has the same values, bit for bit.
@@ -96,6 +91,14 @@ absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, ab
 //                      have different values (names both)
 absl::StatusOr<LoadModuleReport> LoadModuleState(torch::nn::Module& module,
                                                  absl::Span<const std::pair<std::string, at::Tensor>> state,
+                                                 const LoadModuleOptions& options = {});
+
+// Local. The same straight from a file, or from a part of one (StateFile::At): values go from the file into the module's
+// memory, without a copy in between. All checksums are compared before anything is changed; an error of the disk
+// afterwards leaves a part of the values loaded.
+//
+// Errors: those of LoadModuleState, with the file's path, and of StateFile.
+absl::StatusOr<LoadModuleReport> ReadModuleState(torch::nn::Module& module, const StateFile& state,
                                                  const LoadModuleOptions& options = {});
 
 }  // namespace cohort

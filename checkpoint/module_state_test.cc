@@ -12,9 +12,14 @@
 #include "ATen/ops/ones.h"
 #include "ATen/ops/scalar_tensor.h"
 #include "ATen/ops/zeros.h"
+#include "absl/log/absl_check.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
+#include "cohort/checkpoint/internal/string_file.h"
+#include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/testing/files.h"
+#include "cohort/checkpoint/torch_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "torch/nn/module.h"
@@ -264,10 +269,52 @@ TEST(MatchModuleStateTest, GivesEachPieceOfMemoryOnceAndSaysWhatIsTied) {
       module, {{"out", at::kFloat, {2}}, {"embedding", at::kFloat, {2}}, {"bias", at::kFloat, {1}}}, {});
   ASSERT_THAT(match, IsOk());
   ASSERT_EQ(match->targets.size(), 2u);
-  EXPECT_TRUE(match->targets[0].first.is_same(module.parameters()[0]));
-  EXPECT_EQ(match->targets[0].second, 1u);
-  EXPECT_EQ(match->targets[1].second, 2u);
+  EXPECT_TRUE(match->targets[0].second.is_same(module.parameters()[0]));
+  EXPECT_EQ(match->targets[0].first, 1u);
+  EXPECT_EQ(match->targets[1].first, 2u);
   EXPECT_THAT(match->tied, ElementsAre(std::pair<size_t, size_t>(1, 0)));
+}
+
+// ---- Straight from a file ----
+
+StateFile Written(const NamedTensors& state) {
+  internal::StringFile contents;
+  ABSL_CHECK_OK(WriteTorchFile(state, contents));
+  const std::string path = testing::FreshDirectory() + "/m.pt";
+  testing::WriteFile(path, contents.contents());
+  absl::StatusOr<StateFile> file = StateFile::Open(path);
+  ABSL_CHECK_OK(file);
+  return *std::move(file);
+}
+
+TEST(ReadModuleStateTest, ReadsIntoTheModulesOwnMemory) {
+  Layer layer;
+  const void* const memory = layer.weight.const_data_ptr();
+  ASSERT_THAT(ReadModuleState(layer, Written({{"weight", at::full({2}, 7.0)}, {"running_mean", at::full({1}, 8.0)}})),
+              IsOk());
+  EXPECT_EQ(layer.weight.const_data_ptr(), memory);
+  EXPECT_TRUE(AreSame(layer.weight, at::full({2}, 7.0)));
+  EXPECT_TRUE(AreSame(layer.mean, at::full({1}, 8.0)));
+}
+
+TEST(ReadModuleStateTest, ReadsDistinctFilesIntoTiedNamesOnlyIfTheyAgree) {
+  const at::Tensor shared = at::zeros({2});
+  Bag module({{"embedding", shared}, {"out", shared}});
+  ASSERT_THAT(ReadModuleState(module, Written({{"embedding", at::ones({2})}, {"out", at::ones({2})}})), IsOk());
+  EXPECT_TRUE(AreSame(module.parameters()[0], at::ones({2})));
+  const StateFile differs = Written({{"embedding", at::zeros({2})}, {"out", at::ones({2})}});
+  EXPECT_THAT(ReadModuleState(module, differs),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(differs.path()), HasSubstr("whose values differ"))));
+  EXPECT_TRUE(AreSame(module.parameters()[0], at::ones({2})));
+}
+
+TEST(ReadModuleStateTest, ChangesNothingIfTheFileDoesNotFit) {
+  Layer layer;
+  const StateFile file = Written({{"weight", at::full({2}, 7.0)}, {"running_mean", at::zeros({3})}});
+  EXPECT_THAT(ReadModuleState(layer, file), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     AllOf(HasSubstr(file.path()), HasSubstr("\"running_mean\""))));
+  EXPECT_TRUE(AreSame(layer.weight, at::ones({2})));
 }
 
 }  // namespace

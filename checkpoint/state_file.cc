@@ -358,6 +358,8 @@ absl::StatusOr<StateFile> StateFile::Open(std::string_view path) {
   return StateFile(Part::Make(std::move(contents), tree, ""));
 }
 
+const std::string& StateFile::path() const { return part_->contents->path; }
+
 StateFormat StateFile::format() const { return part_->contents->format; }
 
 absl::Span<const std::pair<std::string, std::string>> StateFile::metadata() const { return part_->contents->metadata; }
@@ -403,25 +405,28 @@ absl::StatusOr<c10::IValue> StateFile::Read(const ReadOptions& options) const {
 }
 
 absl::StatusOr<at::Tensor> StateFile::ReadTensor(std::string_view name, const ReadOptions& options) const {
+  const auto& headers = part_->headers;
+  const auto has_name = [&](const TensorHeader& header) { return header.name == name; };
+  const auto found = std::find_if(headers.begin(), headers.end(), has_name);
+  if (found == headers.end()) {
+    return part_->contents->InThisFile(absl::NotFoundError(absl::StrCat("no tensor has the name ", Quoted(name))));
+  }
+  if (std::any_of(found + 1, headers.end(), has_name)) {
+    return part_->contents->InThisFile(
+        absl::InvalidArgumentError(absl::StrCat("several tensors have the name ", Quoted(name))));
+  }
+  return ReadTensor(static_cast<size_t>(found - headers.begin()), options);
+}
+
+absl::StatusOr<at::Tensor> StateFile::ReadTensor(size_t place, const ReadOptions& options) const {
   const Contents& contents = *part_->contents;
+  const size_t index = part_->indices.at(place);
   absl::StatusOr<at::Tensor> result;
   const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
     result = [&]() -> absl::StatusOr<at::Tensor> {
       ABSL_RETURN_IF_ERROR(CheckOptions(options));
-      size_t found = part_->headers.size();
-      for (size_t i = 0; i < part_->headers.size(); ++i) {
-        if (part_->headers[i].name != name) continue;
-        if (found != part_->headers.size()) {
-          return absl::InvalidArgumentError(absl::StrCat("several tensors have the name ", Quoted(name)));
-        }
-        found = i;
-      }
-      if (found == part_->headers.size()) {
-        return absl::NotFoundError(absl::StrCat("no tensor has the name ", Quoted(name)));
-      }
-      const size_t index = part_->indices[found];
       if (!options.verify && !options.map) {
-        ABSL_ASSIGN_OR_RETURN(at::Tensor tensor,
+        ABSL_ASSIGN_OR_RETURN(const at::Tensor tensor,
                               ReadExtent(*contents.file, contents.state, contents.state.tensors[index]));
         return tensor.to(options.device);
       }

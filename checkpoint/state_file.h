@@ -62,6 +62,7 @@ class StateFile {
   // Memory is taken only for what the file shows to hold: at most its size and 64 MiB until it is known to be good.
   static absl::StatusOr<StateFile> Open(std::string_view path);
 
+  const std::string& path() const;
   StateFormat format() const;
 
   // The texts in a safetensors file's metadata, without ours; nothing for .pt.
@@ -82,6 +83,8 @@ class StateFile {
 
   // One tensor. Errors: NotFound if no tensor has the name, InvalidArgument if several have it.
   absl::StatusOr<at::Tensor> ReadTensor(std::string_view name, const ReadOptions& options = {}) const;
+  // The one at a place in tensors(), which must be there.
+  absl::StatusOr<at::Tensor> ReadTensor(size_t place, const ReadOptions& options = {}) const;
 
   // Reads tensors into memory that is there already: each `first` is a place in tensors(), each `second` has its sizes,
   // any strides, device and dtype (copy_ converts). With `verify`, nothing is changed before all checksums are right;
