@@ -1,6 +1,6 @@
-// Any bytes as a safetensors file: as they are, as the header of a file without data, and as the JSON of a nested state,
-// which they would hardly ever make behind a checksum. An error is as good as a state; a crash, a hang, memory without
-// end, or a state that does not read back as the same, is not.
+// Any bytes as a safetensors file: as they are, as the header of a file without data, and as the JSON of a nested
+// state, which they would hardly ever make behind a checksum. An error is as good as a state; a crash, a hang, memory
+// without end, or a state that does not read back as the same, is not.
 
 #include <cstddef>
 #include <cstdint>

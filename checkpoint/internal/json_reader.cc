@@ -1,8 +1,8 @@
 // The library reads characters from a stream buffer of ours, which hands it the file in chunks:
 //
 //   1. The text is never in memory as a whole.
-//   2. The library keeps the token that it is in, twice, and copies it again into the message of an error. So the buffer
-//      looks how long each string is before the library sees it, and charges for the copies.
+//   2. The library keeps the token that it is in, twice, and copies it again into the message of an error. So the
+//      buffer looks how long each string is before the library sees it, and charges for the copies.
 //   3. The library takes a zero byte for the end of the text. The buffer refuses one.
 //
 // What the buffer refuses it throws, as nothing else leads out of the library's loop.

@@ -21,8 +21,8 @@ class JsonEvents {
 
   virtual absl::Status Null() = 0;
   virtual absl::Status Bool(bool value) = 0;
-  virtual absl::Status Int(int64_t value) = 0;          // a number without fraction and exponent
-  virtual absl::Status Double(double value) = 0;        // finite; any other number
+  virtual absl::Status Int(int64_t value) = 0;         // a number without fraction and exponent
+  virtual absl::Status Double(double value) = 0;       // finite; any other number
   virtual absl::Status String(std::string value) = 0;  // UTF-8
   virtual absl::Status Key(std::string key) = 0;       // of the value that follows; UTF-8
   virtual absl::Status BeginObject() = 0;

@@ -79,9 +79,31 @@ TEST(JsonReaderTest, ReadsOnlyItsPartOfTheFile) {
 }
 
 TEST(JsonReaderTest, RefusesWhatIsNotJson) {
-  for (const std::string_view text :
-       {"", " ", "{", "[1,]", "[1 2]", "{\"a\"}", "{a:1}", "[1]]", "[1] x", "nul", "01", "1.", "+1", "NaN", "Infinity",
-        "\"\xff\"", "\"\xed\xa0\x80\"", "\"\n\"", "\"\\x\"", "\"\\ud800\"", "\"a", "// c\n1", "'a'", "1e999", "[\"a\\\""}) {
+  for (const std::string_view text : {"",
+                                      " ",
+                                      "{",
+                                      "[1,]",
+                                      "[1 2]",
+                                      "{\"a\"}",
+                                      "{a:1}",
+                                      "[1]]",
+                                      "[1] x",
+                                      "nul",
+                                      "01",
+                                      "1.",
+                                      "+1",
+                                      "NaN",
+                                      "Infinity",
+                                      "\"\xff\"",
+                                      "\"\xed\xa0\x80\"",
+                                      "\"\n\"",
+                                      "\"\\x\"",
+                                      "\"\\ud800\"",
+                                      "\"a",
+                                      "// c\n1",
+                                      "'a'",
+                                      "1e999",
+                                      "[\"a\\\""}) {
     EXPECT_THAT(Events(text), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not JSON"))) << text;
   }
 }

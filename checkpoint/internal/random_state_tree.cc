@@ -25,16 +25,26 @@ class Maker {
 
   StateTree Any(int depth) {
     switch (Below(depth < kMaxDepth ? 12 : 7)) {
-      case 0: return {};
-      case 1: return {Below(2) == 0};
-      case 2: return {Integer()};
-      case 3: return {Double()};
-      case 4: return {std::complex<double>(Double(), Double())};
-      case 5: return {Text()};
-      case 6: return {Tensor()};
-      case 7: return {StateList{Items(depth)}};
-      case 8: return {StateTuple{Items(depth)}};
-      default: return {Dict(depth)};
+      case 0:
+        return {};
+      case 1:
+        return {Below(2) == 0};
+      case 2:
+        return {Integer()};
+      case 3:
+        return {Double()};
+      case 4:
+        return {std::complex<double>(Double(), Double())};
+      case 5:
+        return {Text()};
+      case 6:
+        return {Tensor()};
+      case 7:
+        return {StateList{Items(depth)}};
+      case 8:
+        return {StateTuple{Items(depth)}};
+      default:
+        return {Dict(depth)};
     }
   }
 
@@ -70,9 +80,12 @@ class Maker {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     constexpr double kDoubles[] = {0.0, -0.0, 1.0, 0.1, 1e300, 5e-324, -kInfinity, kInfinity};
     switch (Below(3)) {
-      case 0: return kDoubles[Below(8)];
-      case 1: return std::bit_cast<double>(0x7ff8000000000000 + static_cast<uint64_t>(Below(3)));
-      default: return std::bit_cast<double>(static_cast<uint64_t>(random_()) << 32 | random_());
+      case 0:
+        return kDoubles[Below(8)];
+      case 1:
+        return std::bit_cast<double>(0x7ff8000000000000 + static_cast<uint64_t>(Below(3)));
+      default:
+        return std::bit_cast<double>(static_cast<uint64_t>(random_()) << 32 | random_());
     }
   }
 
@@ -123,7 +136,9 @@ bool SameBits(const StateTree& a, const StateTree& b) {
     return SameDouble(x->real(), y.real()) && SameDouble(x->imag(), y.imag());
   }
   if (const auto* x = std::get_if<StateList>(&a.value)) return SameItems(x->items, std::get<StateList>(b.value).items);
-  if (const auto* x = std::get_if<StateTuple>(&a.value)) return SameItems(x->items, std::get<StateTuple>(b.value).items);
+  if (const auto* x = std::get_if<StateTuple>(&a.value)) {
+    return SameItems(x->items, std::get<StateTuple>(b.value).items);
+  }
   if (const auto* x = std::get_if<StateDict>(&a.value)) {
     const auto& y = std::get<StateDict>(b.value);
     bool same = x->items.size() == y.items.size();

@@ -17,7 +17,8 @@ std::optional<int64_t> NumBytes(Dtype dtype, absl::Span<const int64_t> sizes) {
   int64_t num_bytes = InfoOf(dtype).num_bytes;
   int64_t stride_bytes = num_bytes;  // strides are counted as if no dimension was 0
   for (const int64_t size : sizes) {
-    if (size < 0 || __builtin_mul_overflow(stride_bytes, std::max<int64_t>(size, 1), &stride_bytes)) return std::nullopt;
+    if (size < 0 || __builtin_mul_overflow(stride_bytes, std::max<int64_t>(size, 1), &stride_bytes))
+      return std::nullopt;
     num_bytes *= size;  // not more than stride_bytes
   }
   return num_bytes;

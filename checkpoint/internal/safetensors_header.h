@@ -3,8 +3,8 @@
 // What the writer and the reader of safetensors files share. The format:
 //
 //   8 bytes     N, little endian
-//   N bytes     JSON, padded with spaces: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]}, ...,
-//               "__metadata__": {"KEY": "TEXT", ...}}
+//   N bytes     JSON, padded with spaces: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]},
+//               ..., "__metadata__": {"KEY": "TEXT", ...}}
 //   the rest    the tensors' data: row-major, little endian; without gaps and overlaps
 //
 // Files of ours have these keys in the metadata, after those of the caller:

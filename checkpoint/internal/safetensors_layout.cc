@@ -56,7 +56,8 @@ absl::Status CheckMetadata(const SafetensorsMetadata& metadata) {
     if (!IsUtf8(text)) return Invalid("metadata: the text of ", Quoted(key), " is not UTF-8");
     keys.push_back(key);
   }
-  if (const auto twice = DuplicateName(std::move(keys))) return Invalid("metadata: the key ", Quoted(*twice), " occurs twice");
+  if (const auto twice = DuplicateName(std::move(keys)))
+    return Invalid("metadata: the key ", Quoted(*twice), " occurs twice");
   return absl::OkStatus();
 }
 
@@ -68,7 +69,8 @@ absl::StatusOr<std::vector<SafetensorsEntry>> MakeEntries(const std::vector<Name
   for (const NamedTensor& tensor : named) {
     const TensorShape& shape = tensors[tensor.tensor.index];
     if (InfoOf(shape.dtype).safetensors.empty()) {
-      return Invalid("the tensor ", Quoted(tensor.name), ": safetensors files have no dtype ", InfoOf(shape.dtype).name);
+      return Invalid("the tensor ", Quoted(tensor.name), ": safetensors files have no dtype ",
+                     InfoOf(shape.dtype).name);
     }
     entries.push_back({.name = tensor.name, .dtype = shape.dtype, .sizes = shape.sizes});
   }

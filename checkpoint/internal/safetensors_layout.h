@@ -27,9 +27,9 @@ struct SafetensorsLayout {
   // What the file begins with; then come the tensors' data, in this order and without gaps, row-major. All data begin
   // at a multiple of their element's size, and the first at one of 64.
   std::string header;
-  std::vector<size_t> order;      // places in the table of tensors
-  std::vector<int64_t> offsets;   // in the file, for each place in that table
-  int64_t num_bytes = 0;          // of the whole file
+  std::vector<size_t> order;     // places in the table of tensors
+  std::vector<int64_t> offsets;  // in the file, for each place in that table
+  int64_t num_bytes = 0;         // of the whole file
 
   // The header holds checksums of empty data until this is written over it.
   struct Overwrite {

@@ -119,7 +119,8 @@ Saved Renumbered(Saved saved) {
 }
 
 bool Same(const Saved& a, const Saved& b) {
-  bool same = SameBits(a.tree, b.tree) && a.data == b.data && a.metadata == b.metadata && a.shapes.size() == b.shapes.size();
+  bool same =
+      SameBits(a.tree, b.tree) && a.data == b.data && a.metadata == b.metadata && a.shapes.size() == b.shapes.size();
   for (size_t i = 0; same && i < a.shapes.size(); ++i) {
     same = a.shapes[i].dtype == b.shapes[i].dtype && a.shapes[i].sizes == b.shapes[i].sizes;
   }
@@ -130,9 +131,10 @@ Saved SmallState() {
   Saved saved;
   const size_t small = AddTensor(Dtype::kBool, {3}, saved);
   const size_t large = AddTensor(Dtype::kFloat64, {2}, saved);
-  saved.tree = Dict({{"m", Dict({{"flags", {TensorIndex{small}}}, {"w", {TensorIndex{large}}}, {"tied", {TensorIndex{large}}}})},
-                     {"lr", {0.1}},
-                     {"epoch", {int64_t{3}}}});
+  saved.tree =
+      Dict({{"m", Dict({{"flags", {TensorIndex{small}}}, {"w", {TensorIndex{large}}}, {"tied", {TensorIndex{large}}}})},
+            {"lr", {0.1}},
+            {"epoch", {int64_t{3}}}});
   saved.metadata = {{"format", "pt"}};
   return saved;
 }
@@ -170,8 +172,8 @@ TEST(SafetensorsLayoutTest, RandomStatesReadBackBitForBit) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);
-  constexpr Dtype kDtypes[] = {Dtype::kBool, Dtype::kInt16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64,
-                               Dtype::kComplex64, Dtype::kFloat8E8M0FNU};
+  constexpr Dtype kDtypes[] = {Dtype::kBool,    Dtype::kInt16,     Dtype::kBFloat16,     Dtype::kFloat32,
+                               Dtype::kFloat64, Dtype::kComplex64, Dtype::kFloat8E8M0FNU};
   for (int i = 0; i < 300; ++i) {
     RandomState state = MakeRandomState(random);
     Saved saved{std::move(state.tree), {}, {}, {}};
@@ -232,9 +234,14 @@ TEST(SafetensorsLayoutTest, MutatedFilesGiveAnErrorOrTheSavedValues) {
     const size_t at = random() % mutated.size();
     const size_t length = random() % 8;
     switch (random() % 3) {
-      case 0: mutated.erase(at, length); break;
-      case 1: mutated.insert(at, mutated.substr(random() % mutated.size(), length)); break;
-      default: mutated[at] = static_cast<char>(random());
+      case 0:
+        mutated.erase(at, length);
+        break;
+      case 1:
+        mutated.insert(at, mutated.substr(random() % mutated.size(), length));
+        break;
+      default:
+        mutated[at] = static_cast<char>(random());
     }
     const absl::StatusOr<Saved> loaded = Load(mutated);
     if (loaded.ok()) {
@@ -246,11 +253,15 @@ TEST(SafetensorsLayoutTest, MutatedFilesGiveAnErrorOrTheSavedValues) {
 TEST(SafetensorsLayoutTest, RefusesWhatTheFormatLacks) {
   Saved saved;
   saved.tree = Dict({{"c", {TensorIndex{AddTensor(Dtype::kComplex128, {1}, saved)}}}});
-  EXPECT_THAT(Write(saved), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"c\": safetensors files have no dtype complex128")));
+  EXPECT_THAT(Write(saved), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("\"c\": safetensors files have no dtype complex128")));
 
-  const auto metadata = [](SafetensorsMetadata fields) { return Write({Dict({}), {}, {}, std::move(fields)}).status(); };
+  const auto metadata = [](SafetensorsMetadata fields) {
+    return Write({Dict({}), {}, {}, std::move(fields)}).status();
+  };
   EXPECT_EQ(metadata({{"cohort", "x"}}), absl::OkStatus());
-  EXPECT_THAT(metadata({{"cohort.x", ""}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"cohort.x\" is cohort's own")));
+  EXPECT_THAT(metadata({{"cohort.x", ""}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"cohort.x\" is cohort's own")));
   EXPECT_THAT(metadata({{"a", ""}, {"a", ""}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("twice")));
   EXPECT_THAT(metadata({{"\xff", ""}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("UTF-8")));
   EXPECT_THAT(metadata({{"a", "\xff"}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("UTF-8")));
@@ -258,7 +269,7 @@ TEST(SafetensorsLayoutTest, RefusesWhatTheFormatLacks) {
 
 TEST(SafetensorsLayoutTest, RefusesWhatCouldNotBeReadAgain) {
   StateList numbers;
-  numbers.items.resize(3'000'000, {int64_t{1}});
+  numbers.items.resize(1'200'000, {int64_t{1}});
   EXPECT_THAT(Write({Dict({{"data", {std::move(numbers)}}}), {}, {}, {}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("could not be read")));
   EXPECT_THAT(Write({Dict({}), {}, {}, {{"a", std::string(100'000'000, 'x')}}}),

@@ -117,7 +117,8 @@ std::string MakeOwnFile(std::string_view begin, std::string_view repeated, std::
   checksum.EndMetadata();
   std::string json = R"({"__metadata__":{"cohort.format":"1","cohort.state":)";
   AppendJsonString(state, json);
-  absl::StrAppend(&json, R"(,"cohort.checksums":"","cohort.header_checksum":")", ChecksumDigits(checksum.With("")), "\"}}");
+  absl::StrAppend(&json, R"(,"cohort.checksums":"","cohort.header_checksum":")", ChecksumDigits(checksum.With("")),
+                  "\"}}");
   return MakeFile(json, "", "", 0);
 }
 
@@ -161,9 +162,10 @@ TEST(SafetensorsMemoryTest, LongStrings) {
 TEST(SafetensorsMemoryTest, ManySmallThings) {
   const int64_t size = 30 * kMiB;
   ExpectRefusedCheaply("metadata", MakeFile(R"({"__metadata__":{"a":"")", R"(,"#":"")", "}}", size), "memory");
-  ExpectRefusedCheaply("tensors", MakeFile("{", R"("#":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", "}", size), "");
-  ExpectRefusedCheaply("tensors", MakeFile("{", R"("#":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", "}", 2 * size),
-                       "memory");
+  ExpectRefusedCheaply("tensors", MakeFile("{", R"("#":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", "}", size),
+                       "");
+  ExpectRefusedCheaply(
+      "tensors", MakeFile("{", R"("#":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", "}", 2 * size), "memory");
   ExpectRefusedCheaply("sizes", MakeFile(R"({"a":{"shape":[1)", ",1", "]}}", size), "memory");
   ExpectRefusedCheaply("lists", MakeFile("{\"a\":", "[", "", size), "has to be an object");
 }

@@ -1,12 +1,11 @@
 // Reading:
 //
 //   1. The first 8 bytes say how long the header is: at most 100 MB, and no longer than the file.
-//   2. The header is read event by event into entries, one a tensor, and the metadata. A field too many, too few or of
-//      another kind is an error at once.
-//   3. The entries, in the order of their offsets, must follow each other without gap or overlap, be as long as dtype and
-//      shape say, and end where the file ends.
-//   4. If the file is ours, its checksums must be there, and the header's must be right. Before that nothing that it says
-//      about itself is used.
+//   2. The header is parsed into entries, one a tensor, and the metadata. No name may occur twice.
+//   3. The entries, in the order of their offsets, must follow each other without gap or overlap, be as long as dtype
+//      and shape say, and end where the file ends.
+//   4. If the file is ours, its checksums must be there, and the header's must be right. Before that nothing that it
+//      says about itself is used.
 //   5. The tree is made: of cohort.state, or of the names.
 
 #include "cohort/checkpoint/internal/safetensors_reader.h"
@@ -30,11 +29,11 @@
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/internal/dtype.h"
 #include "cohort/checkpoint/internal/duplicate_name.h"
-#include "cohort/checkpoint/internal/json_reader.h"
 #include "cohort/checkpoint/internal/memory_budget.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/random_access_file.h"
 #include "cohort/checkpoint/internal/safetensors_header.h"
+#include "cohort/checkpoint/internal/safetensors_parser.h"
 #include "cohort/checkpoint/internal/state_json.h"
 #include "cohort/checkpoint/internal/state_tree.h"
 
@@ -47,174 +46,10 @@ absl::Status Invalid(const Parts&... parts) {
 }
 
 absl::Status WithPrefix(std::string_view prefix, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(prefix, status.message()));
+  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
 }
 
-using Entries = std::deque<SafetensorsEntry>;  // which grows without a copy of all
-constexpr int64_t kEntryBytes = static_cast<int64_t>(sizeof(SafetensorsEntry)) + kBlockBytes;
-
-class HeaderEvents : public JsonEvents {
- public:
-  explicit HeaderEvents(MemoryBudget& budget) : budget_(budget) {}
-
-  absl::Status Null() override { return Unexpected("null"); }
-  absl::Status Bool(bool /*value*/) override { return Unexpected("true or false"); }
-  absl::Status Double(double /*value*/) override { return Unexpected("a number with a fraction or an exponent"); }
-
-  absl::Status Int(int64_t value) override {
-    if (expected_ != kSize && expected_ != kOffset) return Unexpected("an integer");
-    if (value < 0) return Invalid(Place(), ": ", value, " is less than 0");
-    std::vector<int64_t>& numbers = expected_ == kSize ? entries_.back().sizes : offsets_;
-    if (expected_ == kOffset && numbers.size() == 2) return Unexpected("a third one");
-    ABSL_RETURN_IF_ERROR(MakeRoomForOne(numbers, budget_));
-    numbers.push_back(value);
-    return absl::OkStatus();
-  }
-
-  absl::Status String(std::string value) override {
-    if (expected_ == kText) {
-      value.shrink_to_fit();
-      ABSL_RETURN_IF_ERROR(budget_.Charge(HeapBytes(value)));
-      metadata_.back().second = std::move(value);
-      expected_ = kMetadataKey;
-      return absl::OkStatus();
-    }
-    if (expected_ != kDtype) return Unexpected("a string");
-    const std::optional<Dtype> dtype = DtypeOfSafetensors(value);
-    if (!dtype.has_value()) return Invalid(Place(), ": no dtype ", Quoted(value), " can be read");
-    entries_.back().dtype = *dtype;
-    expected_ = kField;
-    return absl::OkStatus();
-  }
-
-  absl::Status Key(std::string key) override {
-    if (expected_ == kField) return Field(key);
-    if (expected_ == kMetadataKey) {
-      ABSL_RETURN_IF_ERROR(budget_.Charge(HeapBytes(key)));
-      ABSL_RETURN_IF_ERROR(MakeRoomForOne(metadata_, budget_));
-      metadata_.emplace_back(std::move(key), "");
-      expected_ = kText;
-      return absl::OkStatus();
-    }
-    if (key == kMetadataName) {
-      if (std::exchange(has_metadata_, true)) return Invalid(Quoted(key), " occurs twice");
-      expected_ = kMetadata;
-      return absl::OkStatus();
-    }
-    ABSL_RETURN_IF_ERROR(budget_.Charge(kEntryBytes + HeapBytes(key)));
-    entries_.emplace_back().name = std::move(key);
-    fields_ = 0;
-    expected_ = kTensor;
-    return absl::OkStatus();
-  }
-
-  absl::Status BeginObject() override {
-    switch (expected_) {
-      case kHeader: expected_ = kName; return absl::OkStatus();
-      case kMetadata: expected_ = kMetadataKey; return absl::OkStatus();
-      case kTensor: expected_ = kField; return absl::OkStatus();
-      default: return Unexpected("an object");
-    }
-  }
-
-  absl::Status BeginArray() override {
-    switch (expected_) {
-      case kShape: expected_ = kSize; return absl::OkStatus();
-      case kOffsets: expected_ = kOffset; return absl::OkStatus();
-      default: return Unexpected("a list");
-    }
-  }
-
-  absl::Status End() override {
-    switch (expected_) {
-      case kSize: expected_ = kField; return absl::OkStatus();
-      case kOffset: return EndOffsets();
-      case kField: return EndTensor();
-      default: expected_ = kName; return absl::OkStatus();  // of the metadata, or of all
-    }
-  }
-
-  Entries TakeEntries() { return std::move(entries_); }
-  SafetensorsMetadata TakeMetadata() { return std::move(metadata_); }
-
- private:
-  // What comes next.
-  enum Expected {
-    kHeader, kName, kMetadata, kMetadataKey, kText, kTensor, kField, kDtype, kShape, kSize, kOffsets, kOffset
-  };
-
-  std::string Place() const {
-    switch (expected_) {
-      case kHeader:
-      case kName: return "the header";
-      case kMetadata:
-      case kMetadataKey: return Quoted(kMetadataName);
-      case kText: return absl::StrCat("the metadata's ", Quoted(metadata_.back().first));
-      case kDtype: return Tensor("dtype");
-      case kShape:
-      case kSize: return Tensor("shape");
-      case kOffsets:
-      case kOffset: return Tensor("data_offsets");
-      default: return Tensor("description");
-    }
-  }
-  std::string Tensor(std::string_view field) const {
-    return absl::StrCat("the tensor ", Quoted(entries_.back().name), ": its ", field);
-  }
-
-  absl::Status Unexpected(std::string_view found) const {
-    switch (expected_) {
-      case kText:
-      case kDtype: return Invalid(Place(), " has to be a string, not ", found);
-      case kShape:
-      case kSize: return Invalid(Place(), " has to be a list of integers, not ", found);
-      case kOffsets:
-      case kOffset: return Invalid(Place(), " have to be two integers, not ", found);
-      default: return Invalid(Place(), " has to be an object, not ", found);
-    }
-  }
-
-  absl::Status Field(std::string_view key) {
-    if (key == "dtype") {
-      expected_ = kDtype;
-    } else if (key == "shape") {
-      expected_ = kShape;
-    } else if (key == "data_offsets") {
-      expected_ = kOffsets;
-    } else {
-      return Invalid(Place(), " has the field ", Quoted(key), ", which the format does not know");
-    }
-    const int bit = 1 << expected_;
-    if (fields_ & bit) return Invalid(Place(), " occurs twice");
-    fields_ |= bit;
-    return absl::OkStatus();
-  }
-
-  absl::Status EndOffsets() {
-    if (offsets_.size() != 2) return Unexpected(absl::StrCat(offsets_.size()));
-    entries_.back().begin = offsets_[0];
-    entries_.back().end = offsets_[1];
-    offsets_.clear();
-    expected_ = kField;
-    return absl::OkStatus();
-  }
-
-  absl::Status EndTensor() {
-    if (fields_ != (1 << kDtype | 1 << kShape | 1 << kOffsets)) {
-      return Invalid(Place(), " has to have dtype, shape and data_offsets");
-    }
-    expected_ = kName;
-    return absl::OkStatus();
-  }
-
-  MemoryBudget& budget_;
-  Entries entries_;
-  SafetensorsMetadata metadata_;
-  Expected expected_ = kHeader;
-  bool has_metadata_ = false;
-  int fields_ = 0;  // of the last entry: bits
-  std::vector<int64_t> offsets_;
-};
+using Entries = std::deque<SafetensorsEntry>;
 
 // Step 1.
 absl::StatusOr<int64_t> HeaderLength(const RandomAccessFile& file) {
@@ -231,8 +66,8 @@ absl::StatusOr<int64_t> HeaderLength(const RandomAccessFile& file) {
                    " are allowed");
   }
   if (static_cast<int64_t>(length) > file.num_bytes() - kSafetensorsLengthBytes) {
-    return absl::DataLossError(absl::StrCat("the file is cut: it has ", file.num_bytes(), " bytes, and its header alone ",
-                                            length, " and 8"));
+    return absl::DataLossError(
+        absl::StrCat("the file is cut: it has ", file.num_bytes(), " bytes, and its header alone ", length, " and 8"));
   }
   return static_cast<int64_t>(length);
 }
@@ -250,26 +85,30 @@ absl::Status CheckDistinct(std::string_view what, const Items& items, const Name
 // Step 3, for one entry; those before it end at `end`.
 absl::Status CheckEntry(const SafetensorsEntry& entry, int64_t end) {
   const auto error = [&](const auto&... parts) {
-    return Invalid("the tensor ", Quoted(entry.name), ": its data_offsets are ", entry.begin, " and ", entry.end, parts...);
+    return Invalid("the tensor ", Quoted(entry.name), ": its data_offsets are ", entry.begin, " and ", entry.end,
+                   parts...);
   };
   if (entry.end < entry.begin) return error(", which is less");
   if (entry.begin != end) {
     return error(", but the data before it end at ", end, entry.begin < end ? ": they overlap" : ": there is a gap");
   }
   const std::optional<int64_t> num_bytes = NumBytes(entry.dtype, entry.sizes);
-  if (!num_bytes.has_value()) return Invalid("the tensor ", Quoted(entry.name), ": its shape is too large for any machine");
+  if (!num_bytes.has_value())
+    return Invalid("the tensor ", Quoted(entry.name), ": its shape is too large for any machine");
   if (entry.end - entry.begin != *num_bytes) return error(", but its dtype and shape take ", *num_bytes, " bytes");
   return absl::OkStatus();
 }
 
 // Step 3.
 absl::Status CheckEntries(const Entries& entries, int64_t data_bytes, MemoryBudget& budget) {
-  ABSL_RETURN_IF_ERROR(CheckDistinct("the tensor ", entries, [](const auto& entry) -> std::string_view { return entry.name; }, budget));
+  ABSL_RETURN_IF_ERROR(CheckDistinct(
+      "the tensor ", entries, [](const auto& entry) -> std::string_view { return entry.name; }, budget));
   std::vector<const SafetensorsEntry*> order;
   ABSL_RETURN_IF_ERROR(ReserveExactly(order, entries.size(), budget));
   budget.Refund(HeapBytes(order));
   for (const SafetensorsEntry& entry : entries) order.push_back(&entry);
-  absl::c_sort(order, [](const auto* a, const auto* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
+  absl::c_sort(order,
+               [](const auto* a, const auto* b) { return std::pair(a->begin, a->end) < std::pair(b->begin, b->end); });
   int64_t end = 0;
   for (const SafetensorsEntry* entry : order) {
     ABSL_RETURN_IF_ERROR(CheckEntry(*entry, end));
@@ -377,7 +216,7 @@ absl::StatusOr<std::vector<std::string>> TakeTensors(Entries entries, int64_t da
     }
     names.push_back(std::move(entry.name));
   }
-  budget.Refund(static_cast<int64_t>(entries.size()) * kEntryBytes);
+  budget.Refund(static_cast<int64_t>(entries.size()) * ParsedSafetensorsHeader::kEntryBytes);
   return names;
 }
 
@@ -395,23 +234,24 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(const RandomAccessFile& file) {
   ABSL_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(file));
   const int64_t data_offset = kSafetensorsLengthBytes + length;
   MemoryBudget budget(file.num_bytes());
-  HeaderEvents events(budget);
-  ABSL_RETURN_IF_ERROR(
-      WithPrefix("the header: ", ReadJson(file, kSafetensorsLengthBytes, length, budget, events)));
-  Entries entries = events.TakeEntries();
+  absl::StatusOr<ParsedSafetensorsHeader> header =
+      ParseSafetensorsHeader(file, kSafetensorsLengthBytes, length, budget);
+  if (!header.ok()) return WithPrefix("the header: ", header.status());
+  Entries entries = std::move(header->entries);
   SafetensorsFile result;
-  result.metadata = events.TakeMetadata();
+  result.metadata = std::move(header->metadata);
 
-  ABSL_RETURN_IF_ERROR(CheckDistinct("the metadata's ", result.metadata, [](const auto& item) -> std::string_view { return item.first; }, budget));
+  ABSL_RETURN_IF_ERROR(CheckDistinct(
+      "the metadata's ", result.metadata, [](const auto& item) -> std::string_view { return item.first; }, budget));
   ABSL_RETURN_IF_ERROR(CheckEntries(entries, file.num_bytes() - data_offset, budget));
   ABSL_ASSIGN_OR_RETURN(const std::optional<OwnFields> own, FindOwnFields(result.metadata));
   if (own.has_value()) {
     ABSL_RETURN_IF_ERROR(CheckHeader(*own, result.metadata, entries));
   }
 
-  ABSL_ASSIGN_OR_RETURN(std::vector<std::string> names,
-                        TakeTensors(std::move(entries), data_offset, own.has_value() ? own->checksums : nullptr,
-                                    result.state, budget));
+  ABSL_ASSIGN_OR_RETURN(
+      std::vector<std::string> names,
+      TakeTensors(std::move(entries), data_offset, own.has_value() ? own->checksums : nullptr, result.state, budget));
   if (own.has_value() && own->state != nullptr) {
     absl::StatusOr<StateTree> tree = StateFromJson(*own->state, names, budget);
     if (!tree.ok()) return WithPrefix(absl::StrCat("the metadata's ", Quoted(kStateKey), ": "), tree.status());

@@ -57,10 +57,10 @@ std::string One(std::string_view dtype, std::string_view shape, std::string_view
 }
 
 TEST(SafetensorsReaderTest, ReadsAFileOfOthers) {
-  const absl::StatusOr<SafetensorsFile> file = Read(File(
-      R"({"b":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]},"__metadata__":{"format":"pt","x":"\u00e9"},)"
-      R"("a":{"data_offsets":[0,8],"shape":[],"dtype":"I64"}}   )",
-      32));
+  const absl::StatusOr<SafetensorsFile> file = Read(
+      File(R"({"b":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]},"__metadata__":{"format":"pt","x":"\u00e9"},)"
+           R"("a":{"data_offsets":[0,8],"shape":[],"dtype":"I64"}}   )",
+           32));
   ASSERT_EQ(file.status(), absl::OkStatus());
   EXPECT_THAT(file->metadata, ElementsAre(Pair("format", "pt"), Pair("x", "é")));
   EXPECT_EQ(file->state.tree, (StateTree{StateDict{{{"b", {TensorIndex{0}}}, {"a", {TensorIndex{1}}}}}}));
@@ -117,20 +117,19 @@ TEST(SafetensorsReaderTest, ReadsWhatPythonsLibraryWrites) {
 TEST(SafetensorsReaderTest, ReadsFilesWithoutTensorsAndTensorsWithoutElements) {
   EXPECT_EQ(Read(File("{}")).status(), absl::OkStatus());
   EXPECT_EQ(Read(File(R"({"__metadata__":{}})")).status(), absl::OkStatus());
-  const absl::StatusOr<SafetensorsFile> file =
-      Read(File(R"({"f":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                R"("e":{"dtype":"F64","shape":[4,0,2],"data_offsets":[0,0]},)"
-                R"("":{"dtype":"F64","shape":[0],"data_offsets":[1,1]}})",
-                1));
+  const absl::StatusOr<SafetensorsFile> file = Read(File(R"({"f":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                                         R"("e":{"dtype":"F64","shape":[4,0,2],"data_offsets":[0,0]},)"
+                                                         R"("":{"dtype":"F64","shape":[0],"data_offsets":[1,1]}})",
+                                                         1));
   ASSERT_EQ(file.status(), absl::OkStatus());
   EXPECT_THAT(file->state.tensors[1].strides, ElementsAre(2, 2, 1));
 }
 
 TEST(SafetensorsReaderTest, KnowsTheFormatsDtypes) {
   const std::pair<const char*, int> kDtypes[] = {
-      {"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1},
-      {"F8_E5M2FNUZ", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},
-      {"C64", 8}, {"F64", 8}, {"I64", 8}, {"U64", 8}};
+      {"BOOL", 1},        {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1},
+      {"F8_E5M2FNUZ", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},     {"BF16", 2},    {"I32", 4},     {"U32", 4},
+      {"F32", 4},         {"C64", 8}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
   for (const auto& [name, num_bytes] : kDtypes) {
     const std::string header = One(absl::StrCat("\"", name, "\""), "[1]", absl::StrCat("[0,", num_bytes, "]"));
     EXPECT_EQ(Read(File(header, num_bytes)).status(), absl::OkStatus()) << name;
@@ -141,9 +140,10 @@ TEST(SafetensorsReaderTest, KnowsTheFormatsDtypes) {
 }
 
 TEST(SafetensorsReaderTest, RefusesWhatIsNoSafetensorsFile) {
-  for (const std::string& file : {std::string(), std::string("{}"), std::string(9, '\0'), std::string("PK\3\4 and so on"),
-                                  File("[]"), File(" {}"), Length(0) + "{}", Length(100'000'001) + "{}",
-                                  Length(UINT64_MAX) + "{}", Length(uint64_t{1} << 63) + "{}"}) {
+  for (const std::string& file :
+       {std::string(), std::string("{}"), std::string(9, '\0'), std::string("PK\3\4 and so on"), File("[]"),
+        File(" {}"), Length(0) + "{}", Length(100'000'001) + "{}", Length(UINT64_MAX) + "{}",
+        Length(uint64_t{1} << 63) + "{}"}) {
     EXPECT_THAT(Read(file), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no safetensors file")));
   }
 }
@@ -196,7 +196,8 @@ TEST(SafetensorsReaderTest, RefusesGapsOverlapsAndLengthsThatDoNotFit) {
                         R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)", b, "}}");
   };
   EXPECT_EQ(Read(File(two("[2,4]", "[0,2]"), 4)).status(), absl::OkStatus());
-  ExpectRefused(two("[0,2]", "[3,5]"), 5, R"(the tensor "b": its data_offsets are 3 and 5, but the data before it end at 2: there is a gap)");
+  ExpectRefused(two("[0,2]", "[3,5]"), 5,
+                R"(the tensor "b": its data_offsets are 3 and 5, but the data before it end at 2: there is a gap)");
   ExpectRefused(two("[0,2]", "[1,3]"), 3, "they overlap");
   ExpectRefused(two("[0,2]", "[0,2]"), 2, "they overlap");
   ExpectRefused(two("[1,3]", "[3,5]"), 5, "there is a gap");
@@ -206,9 +207,10 @@ TEST(SafetensorsReaderTest, RefusesGapsOverlapsAndLengthsThatDoNotFit) {
 }
 
 TEST(SafetensorsReaderTest, RefusesANameThatOccursTwice) {
-  ExpectRefused(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
-                R"("\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
-                0, R"(the tensor "a" occurs twice)");
+  ExpectRefused(
+      R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+      R"("\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+      0, R"(the tensor "a" occurs twice)");
 }
 
 // A file that says that it is ours, without tensors; `checksum` as it has to be, or not.
@@ -223,7 +225,8 @@ TEST(SafetensorsReaderTest, FilesOfOursHaveToHaveAllTheirFieldsRight) {
   ASSERT_EQ(Read(Own(good)).status(), absl::OkStatus());
   EXPECT_EQ(Read(Own(good))->metadata.size(), 0);
 
-  const auto refused = [&](std::string_view from, std::string_view to, absl::StatusCode code, std::string_view message) {
+  const auto refused = [&](std::string_view from, std::string_view to, absl::StatusCode code,
+                           std::string_view message) {
     EXPECT_THAT(Read(Own(absl::StrReplaceAll(good, {{from, to}}))), StatusIs(code, HasSubstr(message))) << to;
   };
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -231,9 +234,11 @@ TEST(SafetensorsReaderTest, FilesOfOursHaveToHaveAllTheirFieldsRight) {
   refused(R"("cohort.checksums":"",)", "", kInvalid, "but not \"cohort.checksums\"");
   refused(R"(,"cohort.header_checksum":)", R"(,"x":)", kInvalid, "but not \"cohort.header_checksum\"");
   refused(R"("cohort.format":"1")", R"("cohort.format":"2")", kInvalid, "\"cohort.format\" is \"2\"");
-  refused(R"("cohort.checksums":"")", R"("cohort.checksums":"00000000")", kInvalid, "8 hexadecimal digits for each of 0");
+  refused(R"("cohort.checksums":"")", R"("cohort.checksums":"00000000")", kInvalid,
+          "8 hexadecimal digits for each of 0");
   refused(R"("cohort.format":"1")", R"("cohort.format":"1","cohort.more":"")", kInvalid, "\"cohort.more\"");
-  refused(R"("cohort.format":"1")", R"("cohort.format":"1","cohort.state":"null")", absl::StatusCode::kDataLoss, "damaged");
+  refused(R"("cohort.format":"1")", R"("cohort.format":"1","cohort.state":"null")", absl::StatusCode::kDataLoss,
+          "damaged");
   refused(R"("cohort.format":"1")", R"("cohort.format":"1","x":"")", absl::StatusCode::kDataLoss, "damaged");
   refused(R"("cohort.format":"1",)", R"("cohort.state":"null",)", kInvalid, "but not \"cohort.format\"");
 }

@@ -1,5 +1,5 @@
-// Every JSON object becomes a dict and every array a list, one after the other as they end. An object with a key such as
-// "$tuple" is then replaced by what it stands for: its parts are complete by that time.
+// Every JSON object becomes a dict and every array a list, one after the other as they end. An object with a key such
+// as "$tuple" is then replaced by what it stands for: its parts are complete by that time.
 
 #include <algorithm>
 #include <bit>
@@ -224,7 +224,8 @@ class Builder : public JsonEvents {
       const double value = std::bit_cast<double>(bits);
       if (std::isnan(value)) return StateTree{value};
     }
-    return Error(absl::StrCat("a \"$float\" is neither \"nan\", \"inf\", \"-inf\" nor the bits of a NaN: ", Quoted(text)));
+    return Error(
+        absl::StrCat("a \"$float\" is neither \"nan\", \"inf\", \"-inf\" nor the bits of a NaN: ", Quoted(text)));
   }
 
   const absl::flat_hash_map<std::string_view, size_t> places_;

@@ -67,8 +67,9 @@ TEST(StateJsonTest, WritesPlainValuesAsPlainJson) {
 TEST(StateJsonTest, TagsWhatJsonLacks) {
   EXPECT_THAT(Json(Dict({{int64_t{0}, {StateTuple{{{1.5}}}}}, {"$x", {std::complex<double>(1, -0.0)}}})),
               IsOkAndHolds(R"({"$dict":[[0,{"$tuple":[1.5]}],["$x",{"$complex":[1.0,-0.0]}]]})"));
-  EXPECT_THAT(Json({StateList{{{0.0 / 1 * -1}, {std::numeric_limits<double>::infinity()}, {std::nan("")}, {std::nan("1")}}}}),
-              IsOkAndHolds(R"([-0.0,{"$float":"inf"},{"$float":"nan"},{"$float":"0x7ff8000000000001"}])"));
+  EXPECT_THAT(
+      Json({StateList{{{0.0 / 1 * -1}, {std::numeric_limits<double>::infinity()}, {std::nan("")}, {std::nan("1")}}}}),
+      IsOkAndHolds(R"([-0.0,{"$float":"inf"},{"$float":"nan"},{"$float":"0x7ff8000000000001"}])"));
 }
 
 TEST(StateJsonTest, NamesTensorsByTheirPaths) {
@@ -99,9 +100,10 @@ TEST(StateJsonTest, OnlyADictOfDistinctTensorsIsToldByTheNames) {
 }
 
 TEST(StateJsonTest, RefusesTwoTensorsOfOneNameAndSaysWhere) {
-  EXPECT_THAT(Json(Dict({{"a.b", Dict({{"c", Tensor(0)}})}, {"a", Dict({{"b.c", Tensor(1)}})}})),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(R"(state["a"]["b.c"])"), HasSubstr(R"(state["a.b"]["c"])"), HasSubstr(R"("a.b.c")"))));
+  EXPECT_THAT(
+      Json(Dict({{"a.b", Dict({{"c", Tensor(0)}})}, {"a", Dict({{"b.c", Tensor(1)}})}})),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(R"(state["a"]["b.c"])"), HasSubstr(R"(state["a.b"]["c"])"), HasSubstr(R"("a.b.c")"))));
   EXPECT_THAT(Json(Dict({{int64_t{1}, Tensor(0)}, {"1", Tensor(1)}})),
               StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr(R"(state["1"])"), HasSubstr("state[1]"))));
 }
@@ -120,7 +122,8 @@ TEST(StateJsonTest, DepthIsLimitedInBothDirections) {
   ASSERT_EQ(deepest.status(), absl::OkStatus());
   EXPECT_THAT(Parsed(*deepest), IsOkAndHolds(Nested(kMaxStateDepth)));
   EXPECT_THAT(Json(Nested(kMaxStateDepth + 1)), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
-  EXPECT_THAT(Parsed(absl::StrCat("[", *deepest, "]")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
+  EXPECT_THAT(Parsed(absl::StrCat("[", *deepest, "]")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
   EXPECT_THAT(Parsed(std::string(100000, '[')), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
 }
 
@@ -133,7 +136,8 @@ TEST(StateJsonTest, TheDeepestDictsReadBack) {
   ASSERT_EQ(read.status(), absl::OkStatus());
   EXPECT_TRUE(SameBits(*read, tree));
   EXPECT_THAT(Json(Dict({{int64_t{0}, tree}})), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Parsed(absl::StrCat(R"({"a":)", *json, "}")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
+  EXPECT_THAT(Parsed(absl::StrCat(R"({"a":)", *json, "}")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("deep")));
 }
 
 TEST(StateJsonTest, RandomStatesReadBackBitForBit) {

@@ -42,7 +42,7 @@ struct StateTuple {
 // In order; no key twice.
 struct StateDict {
   std::vector<std::pair<StateKey, StateTree>> items;
-  bool operator==(const StateDict&) const = default;
+  bool operator==(const StateDict&) const;  // below, where a pair of these is complete
 };
 
 // A value and all that it contains. Strings are UTF-8.
@@ -52,6 +52,8 @@ struct StateTree {
       value;
   bool operator==(const StateTree&) const = default;
 };
+
+inline bool StateDict::operator==(const StateDict&) const = default;
 
 // Containers in containers: deeper states are refused, written or read. Functions that walk a tree may recurse.
 inline constexpr int kMaxStateDepth = 100;
