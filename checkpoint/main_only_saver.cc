@@ -21,12 +21,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -136,19 +133,6 @@ absl::StatusOr<SaveReport> Decode(std::string_view figures) {
       .num_bytes = num_bytes, .write_time = absl::Nanoseconds(write_ns), .sync_time = absl::Nanoseconds(sync_ns)};
 }
 
-absl::StatusOr<std::string> BaseDirectory(const std::string& given) {
-  std::filesystem::path base = given;
-  if (given.empty()) {
-    const char* const build_working_directory = std::getenv("BUILD_WORKING_DIRECTORY");
-    if (build_working_directory != nullptr) base = build_working_directory;
-  }
-  if (base.is_absolute()) return base.string();
-  std::error_code error;
-  const std::filesystem::path current = std::filesystem::current_path(error);
-  if (error) return absl::ErrnoToStatus(error.value(), "there is no working directory");
-  return (base.empty() ? current : current / base).string();
-}
-
 // The part of a path that goes into the name of an operation. Longer ones differ from each other only in how they fail.
 std::string_view Named(std::string_view path) { return path.substr(0, 4096); }
 
@@ -195,13 +179,8 @@ absl::StatusOr<std::string> MainOnlySaver::SettleTarget(std::string_view path) c
     return absl::InvalidArgumentError(
         absl::StrCat("the save timeout is ", absl::FormatDuration(options_.timeout), "; it must be positive"));
   }
-  if (path.empty()) return absl::InvalidArgumentError("the path to save to is empty; name a file");
-  if (path.find('\0') != path.npos) {
-    return absl::InvalidArgumentError(absl::StrCat("path ", Quoted(path), " holds a zero byte"));
-  }
-  if (path.starts_with('/')) return ResolveTarget(*file_system_, path);
-  ABSL_ASSIGN_OR_RETURN(const std::string base, BaseDirectory(options_.base_directory));
-  return ResolveTarget(*file_system_, absl::StrCat(base, "/", path));
+  ABSL_ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath(path, options_.base_directory));
+  return ResolveTarget(*file_system_, absolute);
 }
 
 }  // namespace cohort

@@ -239,7 +239,7 @@ TEST_F(MainOnlySaverTest, EveryRankReturnsWhyThePathIsBad) {
   std::filesystem::create_symlink("loop", dir_ + "/loop");
   const std::vector<std::string> before = NamesIn(dir_);
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  ExpectOnAllRanksAndUsable("", invalid, "the path to save to is empty; name a file");
+  ExpectOnAllRanksAndUsable("", invalid, "the path is empty; name a file");
   ExpectOnAllRanksAndUsable("/", invalid, "names a directory");
   ExpectOnAllRanksAndUsable(".", invalid, "names a directory");
   ExpectOnAllRanksAndUsable(dir_ + "/new/", invalid, "names a directory");

@@ -252,7 +252,7 @@ absl::StatusOr<LoadModuleReport> Load(torch::nn::Module& module,
   return match.report;
 }
 
-absl::StatusOr<LoadModuleReport> Read(torch::nn::Module& module, const StateFile& state,
+absl::StatusOr<ModuleMatch> MatchFile(const torch::nn::Module& module, const StateFile& state,
                                       const LoadModuleOptions& options) {
   absl::StatusOr<ModuleMatch> match = Match(module, state.tensors(), options);
   if (!match.ok()) {
@@ -266,8 +266,7 @@ absl::StatusOr<LoadModuleReport> Read(torch::nn::Module& module, const StateFile
                                                    Quoted(state.tensors()[a].name), " and ",
                                                    Quoted(state.tensors()[b].name), ", whose values differ there"));
   }
-  ABSL_RETURN_IF_ERROR(state.ReadInto(match->targets));
-  return std::move(match->report);
+  return match;
 }
 
 }  // namespace
@@ -294,11 +293,18 @@ absl::StatusOr<LoadModuleReport> LoadModuleState(torch::nn::Module& module,
   return report;
 }
 
+absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, const StateFile& state,
+                                             const LoadModuleOptions& options) {
+  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<ModuleMatch> match,
+                        InvokeTorch(absl::InfiniteFuture(), [&] { return MatchFile(module, state, options); }));
+  return match;
+}
+
 absl::StatusOr<LoadModuleReport> ReadModuleState(torch::nn::Module& module, const StateFile& state,
                                                  const LoadModuleOptions& options) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<LoadModuleReport> report,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Read(module, state, options); }));
-  return report;
+  ABSL_ASSIGN_OR_RETURN(ModuleMatch match, MatchModuleState(module, state, options));
+  ABSL_RETURN_IF_ERROR(state.ReadInto(match.targets));
+  return std::move(match.report);
 }
 
 }  // namespace cohort

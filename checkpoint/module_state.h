@@ -93,7 +93,13 @@ absl::StatusOr<LoadModuleReport> LoadModuleState(torch::nn::Module& module,
                                                  absl::Span<const std::pair<std::string, at::Tensor>> state,
                                                  const LoadModuleOptions& options = {});
 
-// Local. The same straight from a file, or from a part of one (StateFile::At): values go from the file into the module's
+// Local. MatchModuleState for a file, or a part of one (StateFile::At), with the comparison of what the module ties.
+// StateFile::ReadInto then takes the targets. Errors: also those of StateFile, and InvalidArgument if tied names have
+// different values.
+absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, const StateFile& state,
+                                             const LoadModuleOptions& options = {});
+
+// Local. LoadModuleState straight from a file, or from a part of one (StateFile::At): values go from the file into the module's
 // memory, without a copy in between. All checksums are compared before anything is changed; an error of the disk
 // afterwards leaves a part of the values loaded.
 //

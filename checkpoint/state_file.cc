@@ -62,6 +62,7 @@ using internal::TensorIndex;
 // One file.
 struct StateFile::Contents {
   std::string path;
+  std::string bytes;  // of a file that is in memory
   StateFormat format;
   std::unique_ptr<RandomAccessFile> file;
   StoredState state;
@@ -177,6 +178,16 @@ absl::Status VerifyOnly(const RandomAccessFile& file, const StoredBytes& stored,
   return Compare(stored, crc);
 }
 
+// The storages of some tensors, each once.
+std::vector<size_t> StoragesOf(const StoredState& state, absl::Span<const size_t> tensors) {
+  std::vector<size_t> storages;
+  storages.reserve(tensors.size());
+  for (const size_t i : tensors) storages.push_back(state.tensors[i].storage);
+  std::sort(storages.begin(), storages.end());
+  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
+  return storages;
+}
+
 absl::Status VerifyStorages(const StoredState& state, const RandomAccessFile& file, absl::Span<const size_t> storages,
                             const Progress& progress) {
   int64_t total = 0;
@@ -233,14 +244,8 @@ class Reader {
     if (options_.map) {
       ABSL_ASSIGN_OR_RETURN(map_, file_.Map());
     }
-    std::vector<size_t> wanted;
-    std::vector<bool> seen(storages_.size());
-    for (const size_t tensor : tensors) {
-      const size_t i = state_.tensors[tensor].storage;
-      if (seen[i]) continue;
-      seen[i] = true;
-      if (!Mapped(i)) wanted.push_back(i);
-    }
+    std::vector<size_t> wanted = StoragesOf(state_, tensors);
+    std::erase_if(wanted, [&](size_t i) { return Mapped(i); });
     // LibTorch's allocators are not to be called from its own worker threads on every build; memory is cheap to take.
     for (const size_t i : wanted) storages_[i] = at::empty({state_.storages[i].num_bytes}, at::kByte);
     ABSL_RETURN_IF_ERROR(InParallel(wanted.size(), [&](size_t k) {
@@ -304,24 +309,23 @@ absl::StatusOr<bool> ReadDirectly(const RandomAccessFile& file, const StoredStat
   return true;
 }
 
+// `targets`: places in the table of tensors, and where each goes.
 absl::Status ReadAllInto(const RandomAccessFile& file, const StoredState& state,
-                         absl::Span<const std::pair<const StoredTensor*, at::Tensor>> targets, bool verify) {
+                         absl::Span<const std::pair<size_t, at::Tensor>> targets, bool verify) {
   if (verify) {
-    std::vector<size_t> storages;
-    for (const auto& [stored, target] : targets) storages.push_back(stored->storage);
-    std::sort(storages.begin(), storages.end());
-    storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
-    ABSL_RETURN_IF_ERROR(VerifyStorages(state, file, storages, {}));
+    std::vector<size_t> tensors;
+    for (const auto& [i, target] : targets) tensors.push_back(i);
+    ABSL_RETURN_IF_ERROR(VerifyStorages(state, file, StoragesOf(state, tensors), {}));
   }
   std::vector<char> is_read(targets.size());
   ABSL_RETURN_IF_ERROR(InParallel(targets.size(), [&](size_t i) -> absl::Status {
-    ABSL_ASSIGN_OR_RETURN(is_read[i], ReadDirectly(file, state, *targets[i].first, targets[i].second));
+    ABSL_ASSIGN_OR_RETURN(is_read[i], ReadDirectly(file, state, state.tensors[targets[i].first], targets[i].second));
     return absl::OkStatus();
   }));
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < targets.size(); ++i) {
     if (is_read[i]) continue;
-    ABSL_ASSIGN_OR_RETURN(const at::Tensor values, ReadExtent(file, state, *targets[i].first));
+    ABSL_ASSIGN_OR_RETURN(const at::Tensor values, ReadExtent(file, state, state.tensors[targets[i].first]));
     at::Tensor target = targets[i].second;
     target.copy_(values);
   }
@@ -342,6 +346,18 @@ absl::StatusOr<StateFile> StateFile::Open(std::string_view path) {
   auto contents = std::make_shared<Contents>();
   contents->path = std::string(path);
   ABSL_ASSIGN_OR_RETURN(contents->file, internal::OpenRandomAccessFile(contents->path));
+  return Describe(std::move(contents));
+}
+
+absl::StatusOr<StateFile> StateFile::FromBytes(std::string bytes, std::string_view name) {
+  auto contents = std::make_shared<Contents>();
+  contents->path = std::string(name);
+  contents->bytes = std::move(bytes);
+  contents->file = internal::MemoryAsFile(contents->bytes);
+  return Describe(std::move(contents));
+}
+
+absl::StatusOr<StateFile> StateFile::Describe(std::shared_ptr<Contents> contents) {
   const absl::Status read = [&]() -> absl::Status {
     ABSL_ASSIGN_OR_RETURN(contents->format, FormatOf(*contents->file));
     if (contents->format == StateFormat::kTorch) {
@@ -444,7 +460,7 @@ absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>>
   const Contents& contents = *part_->contents;
   absl::Status result;
   const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
-    std::vector<std::pair<const StoredTensor*, at::Tensor>> stored;
+    std::vector<std::pair<size_t, at::Tensor>> stored;
     stored.reserve(targets.size());
     for (const auto& [place, target] : targets) {
       if (place >= part_->indices.size()) {
@@ -459,7 +475,7 @@ absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>>
             absl::StrJoin(header.sizes, ", "), target.defined() ? absl::StrJoin(target.sizes(), ", ") : "undefined"));
         return;
       }
-      stored.emplace_back(&contents.state.tensors[part_->indices[place]], target);
+      stored.emplace_back(part_->indices[place], target);
     }
     result = ReadAllInto(*contents.file, contents.state, stored, options.verify);
   });
@@ -468,9 +484,8 @@ absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>>
 
 absl::Status StateFile::Verify(const Progress& progress) const {
   const Contents& contents = *part_->contents;
-  std::vector<size_t> storages(contents.state.storages.size());
-  for (size_t i = 0; i < storages.size(); ++i) storages[i] = i;
-  return contents.InThisFile(VerifyStorages(contents.state, *contents.file, storages, progress));
+  return contents.InThisFile(
+      VerifyStorages(contents.state, *contents.file, StoragesOf(contents.state, part_->indices), progress));
 }
 
 }  // namespace cohort

@@ -62,6 +62,9 @@ class StateFile {
   // Memory is taken only for what the file shows to hold: at most its size and 64 MiB until it is known to be good.
   static absl::StatusOr<StateFile> Open(std::string_view path);
 
+  // The same for a file's contents, from elsewhere; path() is then `name`.
+  static absl::StatusOr<StateFile> FromBytes(std::string contents, std::string_view name);
+
   const std::string& path() const;
   StateFormat format() const;
 
@@ -91,13 +94,14 @@ class StateFile {
   // that reads the file twice, on as many threads as LibTorch uses. `device` and `map` mean nothing here.
   absl::Status ReadInto(absl::Span<const std::pair<size_t, at::Tensor>> targets, const ReadOptions& options = {}) const;
 
-  // Compares the checksums of all of the file's tensors. `progress` (may be empty) is called, from any thread but one at
+  // Compares the checksums of all tensors of this part. `progress` (may be empty) is called, from any thread but one at
   // a time, with the bytes done and the bytes in all.
   absl::Status Verify(const std::function<void(int64_t done, int64_t total)>& progress = {}) const;
 
  private:
   struct Contents;
   struct Part;
+  static absl::StatusOr<StateFile> Describe(std::shared_ptr<Contents> contents);
   explicit StateFile(std::shared_ptr<const Part> part) : part_(std::move(part)) {}
 
   std::shared_ptr<const Part> part_;

@@ -3,9 +3,12 @@
 #include <limits.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -115,6 +118,26 @@ class Walk {
 };
 
 }  // namespace
+
+absl::StatusOr<std::string> AbsolutePath(std::string_view path, const std::string& base_directory) {
+  if (path.empty()) return absl::InvalidArgumentError("the path is empty; name a file");
+  if (path.find('\0') != path.npos) {
+    return absl::InvalidArgumentError(absl::StrCat("path ", Quoted(path), " holds a zero byte"));
+  }
+  if (path.starts_with('/')) return std::string(path);
+  std::filesystem::path base = base_directory;
+  if (base_directory.empty()) {
+    const char* const build_working_directory = std::getenv("BUILD_WORKING_DIRECTORY");
+    if (build_working_directory != nullptr) base = build_working_directory;
+  }
+  if (!base.is_absolute()) {
+    std::error_code error;
+    const std::filesystem::path current = std::filesystem::current_path(error);
+    if (error) return absl::ErrnoToStatus(error.value(), "there is no working directory");
+    base = base.empty() ? current : current / base;
+  }
+  return absl::StrCat(base.string(), "/", path);
+}
 
 absl::StatusOr<std::string> ResolveTarget(FileSystem& file_system, std::string_view path) {
   return Walk(file_system, path).Run();

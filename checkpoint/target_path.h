@@ -17,6 +17,14 @@
 
 namespace cohort {
 
+// Local. `path` itself if it is absolute; otherwise below `base_directory` or, if that is empty, below
+// BUILD_WORKING_DIRECTORY if set (where the person who typed `bazel run` stands), else below the working directory. A
+// relative `base_directory` is taken from the working directory.
+//
+// Errors: InvalidArgument if `path` is empty or holds a zero byte; the operating system's if there is no working
+// directory.
+absl::StatusOr<std::string> AbsolutePath(std::string_view path, const std::string& base_directory = "");
+
 // Local. Returns the absolute path, free of ".", ".." and symlinks as far as it exists, of the file that a save to
 // `path` (absolute) makes or replaces. Touches nothing.
 //
