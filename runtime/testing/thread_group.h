@@ -46,7 +46,7 @@ class ThreadGroup {
   // What a rank does. The group lives as long as the call; returning without Shutdown leaves it.
   using Body = absl::FunctionRef<absl::Status(ProcessGroup& group)>;
 
-  explicit ThreadGroup(int world_size) : ThreadGroup(Options{.world_size = world_size}) {}
+  explicit ThreadGroup(int world_size) : ThreadGroup(Options{.world_size = world_size, .ranks_per_node = 0, .group = {}}) {}
   explicit ThreadGroup(Options options);
   ~ThreadGroup();
 
