@@ -245,7 +245,10 @@ class Reader {
       ABSL_ASSIGN_OR_RETURN(map_, file_.Map());
     }
     std::vector<size_t> wanted = StoragesOf(state_, tensors);
-    std::erase_if(wanted, [&](size_t i) { return Mapped(i); });
+    if (map_ != nullptr) {
+      for (const size_t tensor : tensors) Map(state_.tensors[tensor]);
+      std::erase_if(wanted, [&](size_t i) { return storages_[i].defined(); });
+    }
     // LibTorch's allocators are not to be called from its own worker threads on every build; memory is cheap to take.
     for (const size_t i : wanted) storages_[i] = at::empty({state_.storages[i].num_bytes}, at::kByte);
     ABSL_RETURN_IF_ERROR(InParallel(wanted.size(), [&](size_t k) {
@@ -262,15 +265,12 @@ class Reader {
   at::Tensor Tensor(size_t i) const { return View(state_.tensors[i], storages_[state_.tensors[i].storage], 0); }
 
  private:
-  // Maps storage `i` if that is wanted and possible.
-  bool Mapped(size_t i) {
-    // The largest element; LibTorch's kernels load whole ones.
-    constexpr int64_t kAlignment = 16;
-    const StoredBytes& stored = state_.storages[i];
-    if (map_ == nullptr || stored.begin % kAlignment != 0) return false;
-    storages_[i] = at::from_blob(
-        map_.get() + stored.begin, {stored.num_bytes}, [map = map_](void*) {}, at::kByte);
-    return true;
+  // Maps the tensor's storage, unless its elements would lie where the processor cannot load them.
+  void Map(const StoredTensor& tensor) {
+    at::Tensor& bytes = storages_[tensor.storage];
+    const StoredBytes& stored = state_.storages[tensor.storage];
+    if (bytes.defined() || stored.begin % internal::InfoOf(tensor.dtype).num_bytes != 0) return;
+    bytes = at::from_blob(map_.get() + stored.begin, {stored.num_bytes}, [map = map_](void*) {}, at::kByte);
   }
 
   const StoredState& state_;

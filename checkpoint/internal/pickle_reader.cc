@@ -318,7 +318,7 @@ class Checker {
   }
 
   absl::Status CheckKey(PickleNode& key, Cost& cost) {
-    cost += CostOf(sizeof(std::pair<StateKey, StateTree>));
+    cost += CostOf(sizeof(StateItem));
     if (key.kind == Kind::kInt) return absl::OkStatus();
     if (key.kind != Kind::kString) {
       return Refuse(absl::StrCat("is a dict with a key that is ", DescriptionOf(key), "; only str and int are held"));
@@ -470,7 +470,7 @@ class Builder {
     dict.items.reserve(count / 2);
     graph_.ForEachItem(node, [&](uint32_t place, uint32_t id) {
       if (place % 2 != 0) {
-        dict.items.back().second = TreeOf(id);
+        dict.items.back().value = TreeOf(id);
         return true;
       }
       const PickleNode& key = graph_.nodes[id];

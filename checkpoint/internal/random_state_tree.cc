@@ -143,7 +143,7 @@ bool SameBits(const StateTree& a, const StateTree& b) {
     const auto& y = std::get<StateDict>(b.value);
     bool same = x->items.size() == y.items.size();
     for (size_t i = 0; same && i < x->items.size(); ++i) {
-      same = x->items[i].first == y.items[i].first && SameBits(x->items[i].second, y.items[i].second);
+      same = x->items[i].key == y.items[i].key && SameBits(x->items[i].value, y.items[i].value);
     }
     return same;
   }

@@ -49,7 +49,7 @@ struct Saved {
   SafetensorsMetadata metadata;
 };
 
-StateTree Dict(std::vector<std::pair<StateKey, StateTree>> items) { return {StateDict{std::move(items)}}; }
+StateTree Dict(std::vector<StateItem> items) { return {StateDict{std::move(items)}}; }
 
 size_t AddTensor(Dtype dtype, std::vector<int64_t> sizes, Saved& saved) {
   const size_t num_bytes = static_cast<size_t>(*NumBytes(dtype, sizes));
@@ -156,7 +156,7 @@ TEST(SafetensorsLayoutTest, ADictOfTensorsIsAPlainFileInItsOrder) {
 
 TEST(SafetensorsLayoutTest, DataBeginAt64AndAreAligned) {
   Saved saved;
-  std::vector<std::pair<StateKey, StateTree>> items;
+  std::vector<StateItem> items;
   for (const Dtype dtype : {Dtype::kUInt8, Dtype::kFloat16, Dtype::kFloat64, Dtype::kFloat32, Dtype::kComplex64}) {
     items.emplace_back(absl::StrCat("t", items.size()), StateTree{TensorIndex{AddTensor(dtype, {3}, saved)}});
   }

@@ -91,8 +91,8 @@ TEST(SafetensorsReaderTest, ReadsWhatPythonsLibraryWrites) {
   ASSERT_EQ(items.size(), 19 + 3);
   int num_dtypes = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    const std::string& name = std::get<std::string>(items[i].first);
-    ASSERT_EQ(items[i].second, StateTree{TensorIndex{i}});
+    const std::string& name = std::get<std::string>(items[i].key);
+    ASSERT_EQ(items[i].value, StateTree{TensorIndex{i}});
     const StoredTensor& tensor = file->state.tensors[i];
     const StoredBytes& storage = file->state.storages[i];
     const std::string data = bytes.substr(storage.begin, storage.num_bytes);

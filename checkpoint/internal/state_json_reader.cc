@@ -147,8 +147,8 @@ class Builder : public JsonEvents {
 
   // What {"$tag": value} stands for. `depth` is that of the object, and becomes that of what is returned.
   absl::StatusOr<StateTree> Untag(StateDict& dict, int& depth) {
-    const std::string tag = std::get<std::string>(dict.items[0].first);
-    StateTree value = std::move(dict.items[0].second);
+    const std::string tag = std::get<std::string>(dict.items[0].key);
+    StateTree value = std::move(dict.items[0].value);
     if (dict.items.size() > 1) return Error("a key that begins with \"$\" is not alone in its object");
     budget_.Refund(HeapBytes(dict.items));
     if (auto* list = std::get_if<StateList>(&value.value)) {

@@ -31,7 +31,7 @@ using ::cohort::testing::RunPython;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using Items = std::vector<std::pair<StateKey, StateTree>>;
+using Items = std::vector<StateItem>;
 
 StateTree Dict(Items items) { return {StateDict{std::move(items)}}; }
 StateTree Tensor(size_t index) { return {TensorIndex{index}}; }

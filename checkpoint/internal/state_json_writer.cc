@@ -52,8 +52,8 @@ std::string Place(const Path& path) {
 
 // Makes `path` the first place of the tensor, and returns true, if `tree` has it.
 bool FindPlace(const StateTree& tree, size_t index, Path& path) {
-  const auto find_at = [&](StateKey key, const StateTree& value) {
-    path.push_back(std::move(key));
+  const auto find_at = [&](const StateKey& key, const StateTree& value) {
+    path.push_back(key);
     if (FindPlace(value, index, path)) return true;
     path.pop_back();
     return false;
@@ -115,8 +115,8 @@ class Namer {
     return absl::OkStatus();
   }
 
-  absl::Status VisitAt(StateKey key, const StateTree& value) {
-    path_.push_back(std::move(key));
+  absl::Status VisitAt(const StateKey& key, const StateTree& value) {
+    path_.push_back(key);
     const absl::Status status = Visit(value);
     path_.pop_back();
     return status;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,6 +19,7 @@
 namespace cohort::internal {
 
 struct StateTree;
+struct StateItem;
 
 // The place of a tensor in a table beside the tree. The same place twice is the same tensor twice (tied).
 struct TensorIndex {
@@ -41,8 +41,8 @@ struct StateTuple {
 
 // In order; no key twice.
 struct StateDict {
-  std::vector<std::pair<StateKey, StateTree>> items;
-  bool operator==(const StateDict&) const;  // below, where a pair of these is complete
+  std::vector<StateItem> items;
+  bool operator==(const StateDict&) const = default;
 };
 
 // A value and all that it contains. Strings are UTF-8.
@@ -53,7 +53,11 @@ struct StateTree {
   bool operator==(const StateTree&) const = default;
 };
 
-inline bool StateDict::operator==(const StateDict&) const = default;
+struct StateItem {
+  StateKey key;
+  StateTree value;
+  bool operator==(const StateItem&) const = default;
+};
 
 // Containers in containers: deeper states are refused, written or read. Functions that walk a tree may recurse.
 inline constexpr int kMaxStateDepth = 100;

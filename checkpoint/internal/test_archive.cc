@@ -45,8 +45,8 @@ class Printer {
                         absl::StrJoin(dict.items, ", ",
                                       [this](std::string* out, const auto& item) {
                                         absl::StrAppend(
-                                            out, std::visit([this](const auto& key) { return Text(key); }, item.first),
-                                            ": ", Text(item.second));
+                                            out, std::visit([this](const auto& key) { return Text(key); }, item.key),
+                                            ": ", Text(item.value));
                                       }),
                         "}");
   }
