@@ -13,9 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/internal/crc32.h"
+#include "cohort/checkpoint/internal/dtype.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/safetensors_layout.h"
 #include "cohort/checkpoint/internal/saved_tensor.h"
 #include "cohort/checkpoint/internal/state_value.h"
@@ -39,12 +42,28 @@ at::Tensor Values(const SavedTensor& saved) {
   return values.resolve_conj().resolve_neg();
 }
 
+// LibTorch lacks the negative of some dtypes. Found out with one element, before anything is written.
+absl::Status CheckMarks(const SavedTensor& saved, std::string_view name) {
+  if (!saved.conjugated && !saved.negated) return absl::OkStatus();
+  SavedTensor element = saved;
+  element.tensor = saved.tensor.new_zeros({1});
+  const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] { Values(element); });
+  if (status.ok()) return status;
+  return absl::UnimplementedError(
+      absl::StrCat("tensor ", internal::Quoted(name), " is marked as negated or conjugated, and LibTorch does not do that to ",
+                   internal::InfoOf(saved.dtype).name));
+}
+
 absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::string, std::string>> metadata,
                    WritableFile& file) {
   ABSL_ASSIGN_OR_RETURN(const StateParts parts, internal::TakeApart(state));
   std::vector<internal::TensorShape> shapes;
   shapes.reserve(parts.tensors.size());
-  for (const SavedTensor& saved : parts.tensors) shapes.push_back({saved.dtype, saved.tensor.sizes().vec()});
+  for (size_t i = 0; i < parts.tensors.size(); ++i) {
+    const SavedTensor& saved = parts.tensors[i];
+    ABSL_RETURN_IF_ERROR(CheckMarks(saved, parts.names[i]));
+    shapes.push_back({saved.dtype, saved.tensor.sizes().vec()});
+  }
   ABSL_ASSIGN_OR_RETURN(const SafetensorsLayout layout,
                         internal::LayOutSafetensors(parts.tree, shapes, {metadata.begin(), metadata.end()}));
 

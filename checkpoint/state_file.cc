@@ -206,11 +206,12 @@ absl::Status VerifyStorages(const StoredState& state, const RandomAccessFile& fi
 // The elements that a tensor uses of its storage, in bytes from the storage's beginning.
 std::pair<int64_t, int64_t> Extent(const StoredTensor& stored) {
   const int64_t size = internal::InfoOf(stored.dtype).num_bytes;
-  int64_t last = stored.offset;
-  for (size_t i = 0; i < stored.sizes.size(); ++i) {
-    if (stored.sizes[i] == 0) return {stored.offset * size, stored.offset * size};
-    last += (stored.sizes[i] - 1) * stored.strides[i];
+  // Nothing was checked about the strides of an empty tensor.
+  if (std::find(stored.sizes.begin(), stored.sizes.end(), 0) != stored.sizes.end()) {
+    return {stored.offset * size, stored.offset * size};
   }
+  int64_t last = stored.offset;
+  for (size_t i = 0; i < stored.sizes.size(); ++i) last += (stored.sizes[i] - 1) * stored.strides[i];
   return {stored.offset * size, (last + 1) * size};
 }
 

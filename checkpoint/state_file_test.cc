@@ -363,6 +363,15 @@ TEST(SafetensorsFileTest, MetadataComesBack) {
                                             std::pair<std::string, std::string>("note", "\xc3\xa4")));
 }
 
+TEST(SafetensorsFileTest, WhatHasNoNegativeIsRefusedBeforeAnythingIsWritten) {
+  StringFile file;
+  EXPECT_THAT(
+      WriteSafetensorsFile(
+          Dict({{"a", at::ones({9})}, {"b", at::ones({1}).to(at::kFloat8_e5m2)._neg_view()}}), {}, file),
+      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"b\" is marked as negated")));
+  EXPECT_EQ(file.num_bytes(), 0);
+}
+
 TEST(SafetensorsFileTest, NamesThatCollideAreRefused) {
   StringFile file;
   EXPECT_THAT(WriteSafetensorsFile(Dict({{"a.b", Dict({{"c", at::ones({1})}})}, {"a", Dict({{"b.c", at::ones({1})}})}}),

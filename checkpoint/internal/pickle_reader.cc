@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -140,13 +141,17 @@ bool ReadMetadata(const PickleGraph& graph, const PickleNode& metadata, StoredTe
   return is_known;
 }
 
+bool IsEmpty(const StoredTensor& tensor) {
+  return std::find(tensor.sizes.begin(), tensor.sizes.end(), 0) != tensor.sizes.end();
+}
+
 // Why a tensor does not fit its storage, or empty.
 std::string WhyOutside(const StoredTensor& tensor, int64_t storage_bytes) {
   const int64_t element_bytes = InfoOf(tensor.dtype).num_bytes;
   const int64_t available = storage_bytes / element_bytes;
   int64_t elements = 1;
   bool overflows = false;
-  const bool is_empty = std::find(tensor.sizes.begin(), tensor.sizes.end(), 0) != tensor.sizes.end();
+  const bool is_empty = IsEmpty(tensor);
   int64_t end = tensor.offset;
   for (size_t i = 0; i < tensor.sizes.size(); ++i) {
     // Of an empty tensor the other sizes count too: LibTorch multiplies them before it comes to the zero.
@@ -160,7 +165,7 @@ std::string WhyOutside(const StoredTensor& tensor, int64_t storage_bytes) {
   if (!is_empty) overflows |= __builtin_add_overflow(end, 1, &end);
   overflows |= __builtin_mul_overflow(elements, element_bytes, &num_bytes);
   if (overflows) return "has more elements or a larger extent than 64 bits count";
-  if (end <= available) return "";
+  if (is_empty || end <= available) return "";  // an empty tensor may begin behind its storage
   return absl::StrCat("reaches to element ", end, " of a storage of ", available);
 }
 
@@ -305,16 +310,22 @@ class Checker {
     const auto twin =
         std::adjacent_find(keys.begin(), keys.end(), [&](uint32_t a, uint32_t b) { return KeyOf(a) == KeyOf(b); });
     if (twin == keys.end()) return absl::OkStatus();
-    const auto [text, number] = KeyOf(*twin);
+    const Key key = KeyOf(*twin);
     return Refuse(
-        absl::StrCat("has two items with the key ", text.data() == nullptr ? absl::StrCat(number) : Quoted(text)));
+        absl::StrCat("has two items with the key ", key.is_text ? Quoted(key.text) : absl::StrCat(key.number)));
   }
 
-  // Strings after integers, which have no text at all.
-  std::pair<std::string_view, int64_t> KeyOf(uint32_t id) const {
+  struct Key {
+    bool is_text = false;
+    std::string_view text;
+    int64_t number = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  Key KeyOf(uint32_t id) const {
     const PickleNode& node = graph_.nodes[id];
-    if (node.kind == Kind::kInt) return {std::string_view(), graph_.IntOf(node)};
-    return {graph_.TextOf(node), std::numeric_limits<int64_t>::max()};
+    if (node.kind == Kind::kInt) return {.number = graph_.IntOf(node)};
+    return {.is_text = true, .text = graph_.TextOf(node)};
   }
 
   absl::Status CheckKey(PickleNode& key, Cost& cost) {
@@ -504,6 +515,7 @@ class Builder {
         arguments.dtype != nullptr ? static_cast<Dtype>(arguments.dtype->high) : *graph_.storages[storage].dtype;
     ReadInts(graph_, *arguments.sizes, tensor.sizes);
     ReadInts(graph_, *arguments.strides, tensor.strides);
+    if (IsEmpty(tensor)) tensor.offset = 0;
     if (arguments.metadata != nullptr) ReadMetadata(graph_, *arguments.metadata, tensor);
     tensor.requires_grad = arguments.requires_grad != nullptr && arguments.requires_grad->low != 0;
     state_.tensors.push_back(std::move(tensor));

@@ -14,6 +14,9 @@
 //   cohort.checksums         8 hexadecimal digits a tensor, in the order of the header: the CRC-32 of its data
 //   cohort.header_checksum   8 hexadecimal digits: HeaderChecksum of all of these
 //
+// Others may write such files without the two checksums: whoever writes through the format's own library does not know
+// the order of what it writes.
+//
 // So a changed bit shows: in the data by a checksum; in the header because it is no such header any more, or by the
 // header's checksum.
 

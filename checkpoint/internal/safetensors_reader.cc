@@ -4,8 +4,7 @@
 //   2. The header is parsed into entries, one a tensor, and the metadata. No name may occur twice.
 //   3. The entries, in the order of their offsets, must follow each other without gap or overlap, be as long as dtype
 //      and shape say, and end where the file ends.
-//   4. If the file is ours, its checksums must be there, and the header's must be right. Before that nothing that it
-//      says about itself is used.
+//   4. If the file has checksums, the header's must be right. Before that nothing that it says about itself is used.
 //   5. The tree is made: of cohort.state, or of the names.
 
 #include "cohort/checkpoint/internal/safetensors_reader.h"
@@ -158,12 +157,15 @@ absl::StatusOr<std::optional<OwnFields>> FindOwnFields(const SafetensorsMetadata
 
 // Step 4.
 absl::Status CheckHeader(const OwnFields& own, const SafetensorsMetadata& metadata, const Entries& entries) {
-  for (const auto& [key, text] : {std::pair(kFormatKey, own.format), std::pair(kChecksumsKey, own.checksums),
-                                  std::pair(kHeaderChecksumKey, own.header_checksum)}) {
-    if (text == nullptr) return Invalid("the metadata have keys of cohort, but not ", Quoted(key));
-  }
+  if (own.format == nullptr) return Invalid("the metadata have keys of cohort, but not ", Quoted(kFormatKey));
   if (*own.format != kFormat) {
     return Invalid(Quoted(kFormatKey), " is ", Quoted(*own.format), ", and only ", Quoted(kFormat), " can be read");
+  }
+  // Somebody else's, with a state. A changed bit cannot make such a file of ours: that takes away one of the two.
+  if (own.checksums == nullptr && own.header_checksum == nullptr) return absl::OkStatus();
+  for (const auto& [key, text] :
+       {std::pair(kChecksumsKey, own.checksums), std::pair(kHeaderChecksumKey, own.header_checksum)}) {
+    if (text == nullptr) return Invalid("the metadata have checksums of cohort, but not ", Quoted(key));
   }
   if (!IsDigits(*own.checksums, entries.size() * kChecksumDigits)) {
     return Invalid(Quoted(kChecksumsKey), " has to be ", kChecksumDigits, " hexadecimal digits for each of ",

@@ -18,7 +18,7 @@ struct SafetensorsFile {
 };
 
 // Local. Reads the header, and not the tensors' data. Takes files as the format says: see safetensors_header.h. Those
-// whose metadata has any key that begins with "cohort." must be as ours are, checksums included.
+// whose metadata has any key that begins with "cohort." must be as ours are; but for the checksums, if both are absent.
 //
 // Memory: what is returned takes less than the file's size and 48 MiB, or is refused.
 //

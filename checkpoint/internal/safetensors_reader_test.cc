@@ -216,6 +216,12 @@ TEST(SafetensorsReaderTest, RefusesANameThatOccursTwice) {
 // A file that says that it is ours, without tensors; `checksum` as it has to be, or not.
 std::string Own(std::string_view fields) { return File(absl::StrCat(R"({"__metadata__":{)", fields, "}}")); }
 
+TEST(SafetensorsReaderTest, OthersMayWriteAStateWithoutChecksums) {
+  const auto file = Read(Own(R"("cohort.format":"1","cohort.state":"[1, {\"$tuple\": []}]")"));
+  ASSERT_EQ(file.status(), absl::OkStatus());
+  EXPECT_EQ(file->state.tree, (StateTree{StateList{{StateTree{int64_t{1}}, StateTree{StateTuple{}}}}}));
+}
+
 TEST(SafetensorsReaderTest, FilesOfOursHaveToHaveAllTheirFieldsRight) {
   HeaderChecksum checksum;
   checksum.AddMetadata("cohort.format", "1");
@@ -231,7 +237,7 @@ TEST(SafetensorsReaderTest, FilesOfOursHaveToHaveAllTheirFieldsRight) {
   };
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   refused(R"("cohort.format":"1",)", "", kInvalid, "but not \"cohort.format\"");
-  refused(R"("cohort.checksums":"",)", "", kInvalid, "but not \"cohort.checksums\"");
+  refused(R"("cohort.checksums":"",)", "", kInvalid, "checksums of cohort, but not \"cohort.checksums\"");
   refused(R"(,"cohort.header_checksum":)", R"(,"x":)", kInvalid, "but not \"cohort.header_checksum\"");
   refused(R"("cohort.format":"1")", R"("cohort.format":"2")", kInvalid, "\"cohort.format\" is \"2\"");
   refused(R"("cohort.checksums":"")", R"("cohort.checksums":"00000000")", kInvalid,
