@@ -39,6 +39,8 @@ LAYERS = [
         [
             "//checkpoint:main_only_saver",
             "//checkpoint:module_state",
+            "//checkpoint:optimizer_state",
+            "//checkpoint:rng_state",
             "//checkpoint:torch_file",
             "//checkpoint:writable_file",
         ],
@@ -51,6 +53,10 @@ LAYERS = [
     (
         ["//models:linear"],
         ["checkpoint", "runtime"],
+    ),
+    (
+        ["//trainers:lr_scheduler"],
+        ["checkpoint", "models", "runtime"],
     ),
     (
         ["//trainers:linear_trainer", "//trainers/data:csv_dataset", "//trainers/data:dataset"],
