@@ -60,6 +60,7 @@ constexpr std::pair<std::string_view, std::string_view> kRefusals[] = {
     {"builtins.bytearray", "a bytearray"},
     {"builtins.set", "a set"},
     {"builtins.frozenset", "a frozenset"},
+    {"builtins.bytes", "of type bytes"},
     {"builtins.range", "a range"},
     {"builtins.xrange", "a range"},
     {"builtins.slice", "a slice"},
@@ -202,7 +203,7 @@ class Machine {
   }
   // Bytes whose number comes before them.
   absl::Status TakeCounted(int num_bytes_of_number, std::string_view& bytes) {
-    uint64_t number;
+    uint64_t number = 0;
     ABSL_RETURN_IF_ERROR(TakeNumber(num_bytes_of_number, number));
     return Take(number, bytes);
   }
@@ -374,7 +375,7 @@ class Machine {
   }
 
   absl::Status Proto() {
-    uint64_t protocol;
+    uint64_t protocol = 0;
     ABSL_RETURN_IF_ERROR(TakeNumber(1, protocol));
     if (protocol <= 5) return absl::OkStatus();
     return Malformed(absl::StrCat("it is of protocol ", protocol, "; at most 5 is known"));
@@ -394,7 +395,7 @@ class Machine {
   }
 
   absl::Status BinInt(uint8_t code) {
-    uint64_t value;
+    uint64_t value = 0;
     ABSL_RETURN_IF_ERROR(TakeNumber(code == 'K' ? 1 : code == 'M' ? 2 : 4, value));
     return Int(code == 'J' ? static_cast<int32_t>(value) : static_cast<int64_t>(value));
   }
@@ -419,7 +420,7 @@ class Machine {
       return PushNew(Wide(Kind::kDouble, std::bit_cast<uint64_t>(real)));
     }
     if (code == 'L') absl::ConsumeSuffix(&text, "L");
-    int64_t value;
+    int64_t value = 0;
     if (absl::SimpleAtoi(text, &value)) return Int(value);
     const std::string_view digits = absl::StripPrefix(text, "-");
     if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) {
@@ -449,7 +450,7 @@ class Machine {
   absl::Status Tuple(size_t count) {
     ABSL_RETURN_IF_ERROR(Need(count));
     if (count == 0) return Push(kEmptyTupleNode);
-    uint32_t begin;
+    uint32_t begin = 0;
     ABSL_RETURN_IF_ERROR(TopToItems(count, begin));
     return PushNew(Node(Kind::kTuple, begin, static_cast<uint32_t>(count)));
   }
@@ -476,7 +477,7 @@ class Machine {
   }
 
   absl::Status Put(int num_bytes) {
-    uint64_t id;
+    uint64_t id = 0;
     ABSL_RETURN_IF_ERROR(TakeNumber(num_bytes, id));
     return Memoize(id);
   }
@@ -493,7 +494,7 @@ class Machine {
     return absl::OkStatus();
   }
   absl::Status Get(int num_bytes) {
-    uint64_t id;
+    uint64_t id = 0;
     ABSL_RETURN_IF_ERROR(TakeNumber(num_bytes, id));
     if (id < memo_.size()) return Push(memo_[id]);
     const auto it = sparse_memo_.find(id);
@@ -596,7 +597,7 @@ class Machine {
 
   // ("storage", class, key, device, elements) -> storage
   absl::Status PersistentId() {
-    uint32_t id;
+    uint32_t id = 0;
     ABSL_RETURN_IF_ERROR(Pop(id));
     const PickleNode& tuple = graph_.nodes[id];
     if (tuple.kind != Kind::kTuple || tuple.high != 5) return Malformed("its persistent id is no storage's");

@@ -515,7 +515,8 @@ class Builder {
         arguments.dtype != nullptr ? static_cast<Dtype>(arguments.dtype->high) : *graph_.storages[storage].dtype;
     ReadInts(graph_, *arguments.sizes, tensor.sizes);
     ReadInts(graph_, *arguments.strides, tensor.strides);
-    if (IsEmpty(tensor)) tensor.offset = 0;
+    const int64_t available = graph_.storages[storage].num_bytes / InfoOf(tensor.dtype).num_bytes;
+    if (IsEmpty(tensor) && tensor.offset > available) tensor.offset = 0;
     if (arguments.metadata != nullptr) ReadMetadata(graph_, *arguments.metadata, tensor);
     tensor.requires_grad = arguments.requires_grad != nullptr && arguments.requires_grad->low != 0;
     state_.tensors.push_back(std::move(tensor));

@@ -22,12 +22,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/internal/pickle_reader.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/random_access_file.h"
 #include "cohort/checkpoint/internal/state_tree.h"
 #include "cohort/checkpoint/internal/zip_reader.h"
-#include "lzma.h"
 
 namespace cohort::internal {
 namespace {
@@ -44,8 +44,9 @@ absl::Status RefuseKind(std::string_view head, int64_t file_bytes) {
   constexpr std::string_view kConvert =
       "in Python, torch.save(torch.load(OLD, weights_only=True), NEW) makes a file that can be read";
   if (head.empty()) return Refuse("it is empty, not a .pt file");
-  if (absl::StartsWith(head, kLegacyMagic) ||
-      absl::StartsWith(head.substr(std::min<size_t>(2, head.size())), kLegacyMagic)) {
+  // After the pickle's protocol and, from protocol 4 on, the length of its frame.
+  const auto is_magic_at = [&](size_t at) { return head.size() > at && absl::StartsWith(head.substr(at), kLegacyMagic); };
+  if (is_magic_at(0) || is_magic_at(2) || is_magic_at(11)) {
     return Refuse(absl::StrCat("it is a .pt file of the format before PyTorch 1.6; ", kConvert));
   }
   if (head.size() > 262 && head.substr(257, 5) == "ustar") {
@@ -131,7 +132,7 @@ class TorchFile {
   absl::StatusOr<std::string> ReadRecord(const ZipEntry& entry) const {
     std::string contents(static_cast<size_t>(entry.num_bytes), '\0');
     ABSL_RETURN_IF_ERROR(file_.Read(entry.offset, entry.num_bytes, contents.data()));
-    const uint32_t crc32 = lzma_crc32(reinterpret_cast<const uint8_t*>(contents.data()), contents.size(), 0);
+    const uint32_t crc32 = Crc32(contents);
     if (crc32 == entry.crc32 || entry.crc32 == 0) return contents;
     return absl::DataLossError(absl::StrFormat("entry %s is damaged: its checksum is %08x, and should be %08x",
                                                Quoted(entry.name), crc32, entry.crc32));
