@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
 #include "ATen/ops/full.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -35,6 +36,7 @@
 #include "cohort/checkpoint/atomic_file.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/main_only_saver.h"
+#include "cohort/checkpoint/safetensors_file.h"
 #include "cohort/checkpoint/torch_file.h"
 #include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/process_group.h"
@@ -90,11 +92,15 @@ absl::Status WriteAtomically(const std::string& path, const NamedTensors& state)
   return file->Publish();
 }
 
-absl::Status Save(const std::string& path, const NamedTensors& state) {
+absl::Status Save(const std::string& path, WritePayload write) {
   const std::unique_ptr<ProcessGroup> group = ProcessGroup::WorldOfOne();
-  return MainOnlySaver(group.get())
-      .Save(path, [&](WritableFile& file) { return WriteTorchFile(state, file); })
-      .status();
+  return MainOnlySaver(group.get()).Save(path, write).status();
+}
+
+c10::IValue AsDict(const NamedTensors& state) {
+  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  for (const auto& [name, tensor] : state) dict.insert(name, tensor);
+  return dict;
 }
 
 struct Contender {
@@ -148,11 +154,18 @@ void Run() {
       {"plain write, early writeback + fsync",
        [&](const std::string& p) { WritePlainly(p, state, /*early_writeback=*/true); }},
       {"AtomicFile, the same bytes", [&](const std::string& p) { ABSL_CHECK_OK(WriteAtomically(p, state)); }},
-      {"MainOnlySaver, .pt with checksums", [&](const std::string& p) { ABSL_CHECK_OK(Save(p, state)); }},
+      {"MainOnlySaver, .pt with checksums",
+       [&](const std::string& p) {
+         ABSL_CHECK_OK(Save(p, [&](WritableFile& file) { return WriteTorchFile(state, file); }));
+       }},
+      {"MainOnlySaver, safetensors with checksums",
+       [&](const std::string& p) {
+         ABSL_CHECK_OK(Save(p, [&](WritableFile& file) { return WriteSafetensorsFile(AsDict(state), {}, file); }));
+       }},
   };
   const int64_t peak_before = PeakBytes();
   std::mt19937 random(1);
-  std::vector<size_t> order = {0, 1, 2, 3};
+  std::vector<size_t> order = {0, 1, 2, 3, 4};
   for (int round = -1; round < rounds; ++round) {  // the first one warms up
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t i : order) {
