@@ -75,6 +75,12 @@ REPOSITORIES = {
         used_by = "test",
         why = "the data set that //trainers:linear trains on by default",
     ),
+    "safetensors_python": struct(
+        version = "0.8.0",
+        sha256 = "third_party/wheels/safetensors.lock",
+        used_by = "test",
+        why = "the format's own library in Python, the oracle of our tests",
+    ),
     "xz": struct(
         version = "5.8.4",
         sha256 = "4ce24038fd4221e0d13bc1a2de7a4db56e90b92b3bf75321f6c14be73f65de4b",
@@ -220,4 +226,11 @@ def unregistered_test_dependencies():
         keep = ["sklearn/datasets/data/diabetes_*.csv.gz"],
         lock = Label("//third_party/wheels:scikit_learn.lock"),
         python_version = "3.12",
+    )
+    maybe(
+        wheel_repository,
+        name = "safetensors_python",
+        build_file_content = build_file(Label("//third_party/safetensors:targets.bzl"), "safetensors_targets"),
+        keep = ["safetensors/*"],
+        lock = Label("//third_party/wheels:safetensors.lock"),
     )
