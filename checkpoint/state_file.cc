@@ -53,6 +53,7 @@ namespace cohort {
 using internal::Quoted;
 using internal::RandomAccessFile;
 using internal::StateDict;
+using internal::StateKey;
 using internal::StateTree;
 using internal::StoredBytes;
 using internal::StoredState;
@@ -82,24 +83,25 @@ struct StateFile::Part {
   std::vector<TensorHeader> headers;
   std::vector<size_t> indices;  // what TensorIndex says of each header
 
-  // Every leaf below `at` that is a tensor.
-  void Collect(const StateTree& at, const std::string& below) {
+  // Every leaf of `at` that is a tensor. `below` is what the names of its items begin with.
+  void Collect(const StateTree& at, const std::string& name, const std::string& below) {
+    const auto collect_item = [&](const StateKey& key, const StateTree& value) {
+      const std::string item = absl::StrCat(below, internal::NameBelow("", key));
+      Collect(value, item, absl::StrCat(item, "."));
+    };
+    const auto collect_items = [&](const std::vector<StateTree>& items) {
+      for (size_t i = 0; i < items.size(); ++i) collect_item(static_cast<int64_t>(i), items[i]);
+    };
     if (const auto* tensor = std::get_if<TensorIndex>(&at.value)) {
       const StoredTensor& stored = contents->state.tensors[tensor->index];
-      headers.push_back({below, internal::ScalarTypeOf(stored.dtype), stored.sizes});
+      headers.push_back({name, internal::ScalarTypeOf(stored.dtype), stored.sizes});
       indices.push_back(tensor->index);
     } else if (const auto* dict = std::get_if<StateDict>(&at.value)) {
-      for (const auto& [key, value] : dict->items) Collect(value, internal::NameBelow(below, key));
+      for (const auto& [key, value] : dict->items) collect_item(key, value);
     } else if (const auto* list = std::get_if<internal::StateList>(&at.value)) {
-      CollectItems(list->items, below);
+      collect_items(list->items);
     } else if (const auto* tuple = std::get_if<internal::StateTuple>(&at.value)) {
-      CollectItems(tuple->items, below);
-    }
-  }
-
-  void CollectItems(const std::vector<StateTree>& items, const std::string& below) {
-    for (size_t i = 0; i < items.size(); ++i) {
-      Collect(items[i], internal::NameBelow(below, static_cast<int64_t>(i)));
+      collect_items(tuple->items);
     }
   }
 
@@ -109,7 +111,7 @@ struct StateFile::Part {
     part->contents = std::move(contents);
     part->tree = &tree;
     part->name = std::move(name);
-    part->Collect(tree, "");
+    part->Collect(tree, "", "");
     return part;
   }
 };

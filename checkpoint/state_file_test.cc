@@ -208,6 +208,14 @@ TEST_P(StateFileTest, TensorsAreListedByTheirJoinedKeys) {
   EXPECT_EQ(file.tensors()[0].dtype, at::kFloat);
 }
 
+TEST_P(StateFileTest, AnEmptyKeyIsAPartOfTheName) {
+  const IValue state = Dict({{"", Dict({{"x", at::ones({1})}, {"", at::ones({1})}})}, {"x", at::ones({1})}});
+  const StateFile file = Written(state);
+  std::vector<std::string> names;
+  for (const TensorHeader& header : file.tensors()) names.push_back(header.name);
+  EXPECT_THAT(names, ElementsAre(".x", ".", "x"));
+}
+
 TEST_P(StateFileTest, APartIsReadAlone) {
   const absl::StatusOr<StateFile> model = Written(Everything()).At("model");
   ASSERT_THAT(model, IsOk());
