@@ -49,9 +49,9 @@ absl::Status CheckMarks(const SavedTensor& saved, std::string_view name) {
   element.tensor = saved.tensor.new_zeros({1});
   const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] { Values(element); });
   if (status.ok()) return status;
-  return absl::UnimplementedError(
-      absl::StrCat("tensor ", internal::Quoted(name), " is marked as negated or conjugated, and LibTorch does not do that to ",
-                   internal::InfoOf(saved.dtype).name));
+  return absl::UnimplementedError(absl::StrCat("tensor ", internal::Quoted(name),
+                                               " is marked as negated or conjugated, and LibTorch does not do that to ",
+                                               internal::InfoOf(saved.dtype).name));
 }
 
 absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::string, std::string>> metadata,

@@ -38,7 +38,8 @@ class Large(unittest.TestCase):
         """Runs the program; it may have the payload and a fifth in memory."""
         start = time.monotonic()
         peak = int(subprocess.run([PROGRAM, mode, path], check=True, stdout=subprocess.PIPE).stdout)
-        print(f"{mode} {path.name}: {time.monotonic() - start:.0f} s, at most {peak / PAYLOAD:.3f} of the payload in memory")
+        seconds = time.monotonic() - start
+        print(f"{mode} {path.name}: {seconds:.0f} s, at most {peak / PAYLOAD:.3f} of the payload in memory")
         self.assertGreater(peak, PAYLOAD)  # it was measured
         self.assertLess(peak, 1.2 * PAYLOAD)
         self.assertGreaterEqual(path.stat().st_size, PAYLOAD)

@@ -134,8 +134,8 @@ def same_tensors(description):
     """For each tensor, the first one that is the same memory seen in the same way."""
     seen = {}
     for i, tensor in enumerate(description["tensors"]):
-        seen_as = *(tensor[key] for key in ("first", "distance", "dtype", "conj", "neg")), *tensor["shape"], *tensor["strides"]
-        yield seen.setdefault(seen_as, i) if tensor["values"] else i
+        marks = (tensor[key] for key in ("first", "distance", "dtype", "conj", "neg"))
+        yield seen.setdefault((*marks, *tensor["shape"], *tensor["strides"]), i) if tensor["values"] else i
 
 
 def as_torch_file(description):
@@ -223,7 +223,8 @@ def rows(title):
 
 def example(name):
     """What a block of code that begins with `# NAME` defines."""
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL) if block.startswith(f"# {name}\n")]
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    (code,) = [block for block in blocks if block.startswith(f"# {name}\n")]
     defined = {}
     exec(compile(code, name, "exec"), defined)
     return defined
@@ -336,7 +337,8 @@ class FromCpp(Test):
             self.assertTrue(rows_bytes <= size <= rows_bytes + 2**16, size)
 
     def test_tensors_that_no_file_holds_are_refused_by_name(self):
-        for kind, reason in dict(sparse="parse", sparse_csr="parse", quantized="uantized", nested="ested", meta="meta").items():
+        reasons = dict(sparse="parse", sparse_csr="parse", quantized="uantized", nested="ested", meta="meta")
+        for kind, reason in reasons.items():
             for extension in "pt", "safetensors":
                 with self.subTest(kind=kind, extension=extension):
                     message = text(self.written[f"refused_{kind}"][extension])
@@ -347,11 +349,14 @@ class FromCpp(Test):
 
 # ---- Random states of Python's ----
 
-NAMES = ["", "weight", "layer.0.weight", ".", "..", "../../etc/passwd", " ", "a b", "a/b", "\"quote'", "a:b", "new\nline"]
-NAMES += ["\u00e4\u20ac\U0001f600", "metrics", "$float", "__class__", "data.pkl", "0", "back\\lash", "\x7f\x01", "n" * 10000]
-INTS = [0, 1, -1, 255, 256, 65535, 65536, -129, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**53 + 1, 2**63 - 1, -(2**63)]
+NAMES = ["", "weight", "layer.0.weight", ".", "..", "../../etc/passwd", " ", "a b", "a/b", "\"quote'", "a:b", "a\nb"]
+NAMES += ["\u00e4\u20ac\U0001f600", "metrics", "$float", "__class__", "data.pkl", "0", "back\\lash", "\x7f\x01"]
+NAMES += ["n" * 10000]
+INTS = [0, 1, -1, 255, 256, 65535, 65536, -129, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**53 + 1]
+INTS += [2**63 - 1, -(2**63)]
 FLOATS = [0.0, -0.0, math.inf, -math.inf, 5e-324, -2.5e-310, 0.1, 1e16, 1e300, 1 / 3]
-FLOATS += [struct.unpack(">d", bytes.fromhex(b))[0] for b in ("7ff8000000000001", "fff8000000000000", "7ff0000000000001")]
+NANS = "7ff8000000000001", "fff8000000000000", "7ff0000000000001"
+FLOATS += [struct.unpack(">d", bytes.fromhex(nan))[0] for nan in NANS]
 SHAPES = [(), (0,), (3, 0, 2), (1,) * 10, (1,), (5,), (3, 4), (2, 3, 4), (1, 7), (300,)]
 
 
@@ -375,7 +380,8 @@ class RandomState:
         else:
             shape = r.choice(SHAPES)
             tensor = filled(r, shape, r.choice(dtypes))
-            layout = r.choice(["plain", "plain", "transposed", "step", "part", "expanded", "conj", "neg", "grad", "parameter"])
+            layouts = "plain", "plain", "transposed", "step", "part", "expanded", "conj", "neg", "grad", "parameter"
+            layout = r.choice(layouts)
             dtype_size = tensor.dtype.itemsize  # float8 has no negative in LibTorch
             real = tensor.dtype.is_floating_point or tensor.dtype.is_complex
             if layout == "transposed" and tensor.dim() > 1:
@@ -661,12 +667,56 @@ class FromPython(Test):
                 self.assertFalse(marker.exists(), symbol)
 
 
+class Detector(Test):
+    """The comparison sees what it is for."""
+
+    def test_every_difference_is_seen(self):
+        weight = torch.arange(6.0).reshape(2, 3)
+        state = {"a": weight, "b": [weight, 1, 0.0, (None, True)], "c": weight[1:]}
+        good = describe(state)
+        self.same(describe(dict(state)), good)
+        bad = [
+            {"c": state["c"], "a": weight, "b": state["b"]},
+            state | {"a": weight.clone()},
+            state | {"a": weight.double()},
+            state | {"a": weight.reshape(3, 2)},
+            state | {"a": weight.t().contiguous().t()},
+            state | {"a": torch._neg_view(weight)},
+            state | {"c": weight[:1]},
+            state | {"c": weight[1:].clone()},
+            state | {"b": (weight, 1, 0.0, (None, True))},
+            state | {"b": [weight, 1, -0.0, (None, True)]},
+            state | {"b": [weight, 1.0, 0.0, (None, True)]},
+            state | {"b": [weight, True, 0.0, (None, True)]},
+            state | {"b": [weight, 1, 0.0, (None, 1)]},
+            state | {"d": None},
+        ]
+        for i, other in enumerate(bad):
+            with self.subTest(i), self.assertRaises(AssertionError):
+                self.same(describe(other), good)
+
+    def test_a_row_that_lies_is_seen(self):
+        global DOCUMENT
+        truth = DOCUMENT
+        for row, lie, test in (
+            ("| `float16` | yes | yes | yes |", "| `float16` | yes | no | yes |", "test_its_dtypes"),
+            ("| `qint8` | no | no | no |", "| `qint8` | yes | no | no |", "test_its_dtypes"),
+            ("| `{1, 2}` | refused: a set |", "| `{1, 2}` | list |", "test_its_kinds_of_values"),
+            ("| `(1, 2)` | tuple |", "| `(1, 2)` | list |", "test_its_kinds_of_values"),
+        ):
+            self.assertIn(row, truth)
+            DOCUMENT = truth.replace(row, lie)
+            result = Document(test).run()
+            DOCUMENT = truth
+            self.assertEqual(len(result.failures), 1, lie)
+
+
 class Document(Test):
     """docs/formats.md says what is so."""
 
     def test_its_dtypes(self):
         folder = FOLDER / "dtypes"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         written = {text(w["name"]): w for w in run("dtypes", folder)}
         table = {dtype.strip("`"): cells for dtype, *cells in rows("Dtypes")}
         self.assertEqual(sorted(table), [str(dtype).removeprefix("torch.") for dtype in DTYPES])

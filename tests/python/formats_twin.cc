@@ -209,21 +209,48 @@ void WriteBoth(const std::string& path, const IValue& state, bool describe = tru
 // ---- Random states ----
 
 const std::vector<std::string>& AwkwardNames() {
-  static const auto* names = new std::vector<std::string>{
-      "",        "weight",    "layer.0.weight",  "module.",  ".",       "..",         "../../etc/passwd",
-      " ",       "a b",       "a/b",             "\"quote'", "a:b",     "new\nline",  "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80",
-      "metrics", "$float",    "$tensor",         "{}",       "dtype",   "data.pkl",   "__class__",
-      "0",       "back\\lash", "\x7F\x01 control", "__metadata", std::string("nul\0inside", 10), std::string(10000, 'n')};
+  static const auto* names = new std::vector<std::string>{"",
+                                                          "weight",
+                                                          "layer.0.weight",
+                                                          "module.",
+                                                          ".",
+                                                          "..",
+                                                          "../../etc/passwd",
+                                                          " ",
+                                                          "a b",
+                                                          "a/b",
+                                                          "\"quote'",
+                                                          "a:b",
+                                                          "new\nline",
+                                                          "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80",
+                                                          "metrics",
+                                                          "$float",
+                                                          "$tensor",
+                                                          "{}",
+                                                          "dtype",
+                                                          "data.pkl",
+                                                          "__class__",
+                                                          "0",
+                                                          "back\\lash",
+                                                          "\x7F\x01 control",
+                                                          "__metadata",
+                                                          std::string("nul\0inside", 10),
+                                                          std::string(10000, 'n')};
   return *names;
 }
 
 const std::vector<ScalarType>& Dtypes() {
-  static const auto* dtypes = new std::vector<ScalarType>{
-      c10::kBool,         c10::kByte,           c10::kUInt16,          c10::kUInt32,       c10::kUInt64,
-      c10::kChar,         c10::kShort,          c10::kInt,             c10::kLong,         c10::kHalf,
-      c10::kBFloat16,     c10::kFloat,          c10::kDouble,          c10::kComplexHalf,  c10::kComplexFloat,
-      c10::kComplexDouble, c10::kFloat8_e5m2,   c10::kFloat8_e5m2fnuz, c10::kFloat8_e4m3fn, c10::kFloat8_e4m3fnuz,
-      c10::kFloat8_e8m0fnu};
+  static const auto* dtypes = new std::vector<ScalarType>{c10::kBool,          c10::kByte,
+                                                          c10::kUInt16,        c10::kUInt32,
+                                                          c10::kUInt64,        c10::kChar,
+                                                          c10::kShort,         c10::kInt,
+                                                          c10::kLong,          c10::kHalf,
+                                                          c10::kBFloat16,      c10::kFloat,
+                                                          c10::kDouble,        c10::kComplexHalf,
+                                                          c10::kComplexFloat,  c10::kComplexDouble,
+                                                          c10::kFloat8_e5m2,   c10::kFloat8_e5m2fnuz,
+                                                          c10::kFloat8_e4m3fn, c10::kFloat8_e4m3fnuz,
+                                                          c10::kFloat8_e8m0fnu};
   return *dtypes;
 }
 
@@ -248,7 +275,8 @@ std::vector<uint64_t> SpecialBits(ScalarType type) {
       return {};
   }
   std::vector<uint64_t> special;
-  for (const uint64_t positive : {uint64_t{0}, uint64_t{1}, infinity, infinity + 1, infinity + (infinity >> 1 & ~infinity) + 5}) {
+  for (const uint64_t positive :
+       {uint64_t{0}, uint64_t{1}, infinity, infinity + 1, infinity + (infinity >> 1 & ~infinity) + 5}) {
     special.push_back(positive);
     special.push_back(positive | uint64_t{1} << (bits - 1));
   }
@@ -347,10 +375,28 @@ class RandomStates {
   }
 
   int64_t Int() {
-    static const auto* ints = new std::vector<int64_t>{0,         1,          -1,         127,        128,       255,
-                                                       256,       65535,      65536,      -128,       -129,      -32769,
-                                                       INT32_MAX, INT32_MIN,  INT64_MAX,  INT64_MIN,  1LL << 31, -(1LL << 31) - 1,
-                                                       1LL << 53, 1LL << 32, -(1LL << 39), (1LL << 53) + 1};
+    static const auto* ints = new std::vector<int64_t>{0,
+                                                       1,
+                                                       -1,
+                                                       127,
+                                                       128,
+                                                       255,
+                                                       256,
+                                                       65535,
+                                                       65536,
+                                                       -128,
+                                                       -129,
+                                                       -32769,
+                                                       INT32_MAX,
+                                                       INT32_MIN,
+                                                       INT64_MAX,
+                                                       INT64_MIN,
+                                                       1LL << 31,
+                                                       -(1LL << 31) - 1,
+                                                       1LL << 53,
+                                                       1LL << 32,
+                                                       -(1LL << 39),
+                                                       (1LL << 53) + 1};
     return Up(2) == 0 ? OneOf(*ints) : static_cast<int64_t>(random_()) >> Up(64);
   }
 
@@ -487,7 +533,8 @@ std::string Find(const std::string& path) {
   for (const auto& [key, text] : file->metadata()) metadata.push_back(List({Hex(key), Hex(text)}));
   return absl::StrCat("{\"read\":", ReadAll(*file, {}), ",\"map\":", ReadAll(*file, {.map = true}),
                       ",\"one_by_one\":", ReadOneByOne(*file), ",\"metadata\":", List(metadata),
-                      ",\"has_checksums\":", file->has_checksums(), ",\"verify\":", Hex(file->Verify().ToString()), "}");
+                      ",\"has_checksums\":", file->has_checksums(), ",\"verify\":", Hex(file->Verify().ToString()),
+                      "}");
 }
 
 }  // namespace
