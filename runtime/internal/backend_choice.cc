@@ -89,7 +89,7 @@ absl::StatusOr<int> ChooseDevice(const RankFacts& facts, int world_size) {
   const int num_devices = static_cast<int>(facts.devices.size());
   if (!facts.has_nccl) {
     return absl::FailedPreconditionError(
-        absl::StrCat("no visible GPU (", facts.visible_devices, "): this build has no NCCL, build with --config=cuda"));
+        absl::StrCat("no visible GPU (", facts.visible_devices, "): this build has no NCCL; with --@cohort//third_party/libtorch:cuda (in cohort itself --config=cuda) it has"));
   }
   if (num_devices == 0) {
     return absl::FailedPreconditionError(absl::StrCat("no visible GPU (", facts.visible_devices, ")"));

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # std and the compiler's own, and the libraries that our headers and sources include.
-OTHERS = r"S[tabsiod]|4absl|2at|3c10|4c10d|6caffe2|4gloo|3ska|11ska_ordered|5torch|9__gnu_cxx|10__cxxabiv1"
+OTHERS = r"S[tabsiod]|4absl|2at|3c10|4c10d|6caffe2|4gloo|8nlohmann|3ska|11ska_ordered|5torch|9__gnu_cxx|10__cxxabiv1"
 # A mangled name up to the outermost namespace: tables, guards, thunks and locals of a function carry the function's.
 START = r"(?:DW\.ref\.)?_Z(?:T[VTISCHWc]|Th\w*?_|GV|GR|Z)*"
 NESTED = r"N[rVK]*[RO]?"

@@ -10,4 +10,4 @@ public_is_what_is_documented //app:save
 build_all
 tests_pass
 two_ranks_save @cohort//tools/launch
-fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch platforms rules_cc xz
+fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch nlohmann_json platforms rules_cc xz
