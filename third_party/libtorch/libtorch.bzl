@@ -6,10 +6,15 @@ load("//third_party/wheels:wheels.bzl", "check_platform", "fetch_wheels")
 
 visibility("//third_party/...")
 
+_TARGETS = Label("//third_party/libtorch:targets.bzl")
+
 def _libtorch_repository_impl(ctx):
     own = ctx.os.environ.get("LIBTORCH", "")
     if own:
-        link_own(ctx, own)
+        unfit = link_own(ctx, own)
+        if unfit:
+            ctx.file("BUILD.bazel", build_file(_TARGETS, "refused_targets", reason = unfit))
+            return
     elif ctx.attr.unpacked:
         ctx.symlink(ctx.path(ctx.attr.unpacked).dirname.get_child("tree"), "tree")
     else:
@@ -20,7 +25,7 @@ def _libtorch_repository_impl(ctx):
             ctx.attr.keep,
             way_out = "Or bring a LibTorch {} of your own: --repo_env=LIBTORCH=DIR.".format(ctx.attr.version),
         )
-    ctx.file("BUILD.bazel", build_file(Label("//third_party/libtorch:targets.bzl"), ctx.attr.targets))
+    ctx.file("BUILD.bazel", build_file(_TARGETS, ctx.attr.targets))
 
 libtorch_repository = repository_rule(
     implementation = _libtorch_repository_impl,

@@ -27,6 +27,8 @@ def _find(ctx, own, libraries):
     wanted = "It must be the absolute path of an unpacked LibTorch, of a site-packages/torch, or /usr for a distribution's package."
     if not own.startswith("/"):
         _refuse(own, "is not an absolute path. " + wanted)
+    if not ctx.path(own).exists:
+        _refuse(own, "does not exist. " + wanted)
     if not ctx.path(own + "/include/torch/csrc/api/include/torch/version.h").exists:
         _refuse(own, "is not a LibTorch: it has no include/torch/csrc/api/include/torch/version.h. " + wanted)
     folder = own + "/lib"
@@ -129,8 +131,15 @@ def link_own(ctx, own):
     Args:
       ctx: of libtorch_repository.
       own: the value of LIBTORCH.
+
+    Returns:
+      Why it cannot serve here, or "". Only for a LibTorch without CUDA where one with CUDA is wanted: whoever merely looks at the
+      targets, as `bazel query` does with both sides of a select(), is not to be refused for it.
     """
-    folder, shared = _find(ctx, own, ctx.attr.libraries)
+    folder, shared = _find(ctx, own, [library for library in ctx.attr.libraries if "cuda" not in library])
+    for library in ctx.attr.libraries:
+        if not ctx.path(folder + "/" + library).exists:
+            return "LIBTORCH={}: has no CUDA: there is no {} in {}.".format(own, library, folder)
     _check_version(ctx, own)
     for library in ctx.attr.libraries:
         _check_machine(ctx, own, folder + "/" + library)
@@ -155,3 +164,4 @@ def link_own(ctx, own):
     if not ctx.path("tree/torch/include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp").exists:
         # buildifier: disable=print
         print("LIBTORCH={}: built without Gloo, so @cohort//runtime:init_process_group cannot be compiled with it.".format(own))
+    return ""

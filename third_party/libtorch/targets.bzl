@@ -1,6 +1,7 @@
 """The targets of @libtorch, @libtorch_cuda and @torch_python."""
 
 load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 _GATE = [str(Label("//third_party/libtorch:__pkg__"))]
 
@@ -124,6 +125,25 @@ def cuda_targets():
         includes = ["tree/nvidia/nccl/include"],
         visibility = [str(Label("//third_party/nccl:__pkg__"))],
     )
+
+def _refusal_impl(ctx):
+    fail(ctx.attr.reason)
+
+_refusal = rule(
+    implementation = _refusal_impl,
+    doc = "Can be looked at, and not built.",
+    attrs = {"reason": attr.string(mandatory = True)},
+    provides = [CcInfo],
+)
+
+def refused_targets(reason):
+    """The names of cuda_targets(), for a LibTorch that has none of it.
+
+    Args:
+      reason: what whoever builds them is told.
+    """
+    _refusal(name = "torch", reason = reason, visibility = _GATE)
+    _refusal(name = "nccl", reason = reason, visibility = [str(Label("//third_party/nccl:__pkg__"))])
 
 def torch_python_targets():
     """Python's torch with all that `import torch` asks for. A test needs both in its data, and runs `python3`."""

@@ -50,7 +50,8 @@ torch no_library 2 14 $x86
 rm "$scratch/no_library/lib/libc10.so"
 
 libtorch_is_refused LIBTORCH=relative/path -- LIBTORCH=relative/path 'not an absolute path' 'must be the absolute path of'
-libtorch_is_refused LIBTORCH=/there/is/none -- LIBTORCH=/there/is/none 'is not a LibTorch' version.h 'must be the absolute path of'
+libtorch_is_refused LIBTORCH=/there/is/none -- LIBTORCH=/there/is/none 'does not exist' 'must be the absolute path of'
+libtorch_is_refused LIBTORCH="$scratch" -- "LIBTORCH=$scratch" 'is not a LibTorch' version.h 'must be the absolute path of'
 libtorch_is_refused LIBTORCH="$scratch/too_old" -- "LIBTORCH=$scratch/too_old" 'is LibTorch 2.1' '2.14 or later' 'if LIBTORCH is not set'
 libtorch_is_refused LIBTORCH="$scratch/too_new" -- "LIBTORCH=$scratch/too_new" 'is LibTorch 9.9' @gloo --repo_env=GLOO=DIR
 libtorch_is_refused LIBTORCH="$scratch/other_machine" -- "LIBTORCH=$scratch/other_machine" 'another architecture' 183 x86-64
