@@ -10,7 +10,7 @@ _SECONDS = {
     "eternal": 3600,
 }
 
-def multiprocess_test_error(world_sizes, timeout, seconds_per_test):
+def multiprocess_test_error(world_sizes, timeout, seconds_per_test, deps = []):
     """Returns what is wrong with the arguments of multiprocess_test and what to write instead, or None.
 
     Apart from the macro for its own test: nothing can catch a fail().
@@ -19,6 +19,7 @@ def multiprocess_test_error(world_sizes, timeout, seconds_per_test):
       world_sizes: as for multiprocess_test.
       timeout: as for multiprocess_test.
       seconds_per_test: as for multiprocess_test.
+      deps: as for multiprocess_test.
     """
     if not world_sizes:
         return "world_sizes is empty, so nothing would run; give at least one number of ranks"
@@ -32,6 +33,11 @@ def multiprocess_test_error(world_sizes, timeout, seconds_per_test):
     if seconds_per_test < 1 or seconds_per_test * 4 >= _SECONDS[timeout] * 3:
         limit = "3/4 of the {} s of timeout = \"{}\"".format(_SECONDS[timeout], timeout)
         return "one TEST may take {} s, which must be at least 1 and less than {}".format(seconds_per_test, limit)
+
+    # One that brings a main() of its own would run the TESTs, and nobody would hear of it.
+    for dep in deps if type(deps) == "list" else []:
+        if str(dep).endswith(":gtest_main") or str(dep).endswith(":gmock_main"):
+            return "{} has a main() of its own; take it out of deps, or name :gtest instead".format(dep)
     return None
 
 def multiprocess_test(
@@ -72,7 +78,7 @@ def multiprocess_test(
         deadline that the TEST itself sets.
       visibility: of the suite and the tests.
     """
-    error = multiprocess_test_error(world_sizes, timeout, seconds_per_test)
+    error = multiprocess_test_error(world_sizes, timeout, seconds_per_test, deps)
     if error:
         fail("multiprocess_test({}): {}".format(name, error))
 

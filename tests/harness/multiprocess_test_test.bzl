@@ -9,6 +9,7 @@ def _good_arguments_test_impl(ctx):
     env = unittest.begin(ctx)
     asserts.equals(env, None, multiprocess_test_error([1, 2, 4], "short", 40))
     asserts.equals(env, None, multiprocess_test_error([3], "moderate", 200))
+    asserts.equals(env, None, multiprocess_test_error([1], "short", 40, ["@com_google_googletest//:gtest"]))
     return unittest.end(env)
 
 def _bad_arguments_test_impl(ctx):
@@ -20,6 +21,7 @@ def _bad_arguments_test_impl(ctx):
         (([2, 2], "short", 40), "names a number twice"),
         (([2], "small", 40), "timeout is \"small\"; give one of short, moderate"),
         (([2], "short", 0), "one TEST may take 0 s"),
+        (([2], "short", 40, ["@com_google_googletest//:gtest_main"]), "gtest_main has a main() of its own"),
         (([2], "short", 45), "less than 3/4 of the 60 s of timeout = \"short\""),
     ]:
         error = multiprocess_test_error(*arguments)

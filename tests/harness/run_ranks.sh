@@ -47,7 +47,7 @@ fi
 
 for ((rank = 0; rank < world_size; ++rank)); do
   file=$results/rank_$rank.xml
-  [[ -s $file ]] || fail "rank $rank ended with 0 but left no result: is its main() that of //tests/harness:rank_main?"
+  [[ -s $file ]] || fail "rank $rank ended with 0 but left no result: its main() is not the one that multiprocess_test adds; does one of its deps bring a main()?"
   outcomes "$file" > "$results/outcomes_$rank"
   [[ -s $results/outcomes_$rank ]] || fail "rank $rank ran no TEST."
   diff "$results/outcomes_0" "$results/outcomes_$rank" ||
