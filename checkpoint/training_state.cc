@@ -180,6 +180,9 @@ class Loader {
     ABSL_ASSIGN_OR_RETURN(state_.lr_scheduler, OptionalAt(file, "lr_scheduler"));
     ABSL_ASSIGN_OR_RETURN(state_.data, MineAt(file, "data", group_));
     ABSL_ASSIGN_OR_RETURN(const IValue rng, MineAt(file, "rng", group_));
+    if (options_.accept) {
+      ABSL_RETURN_IF_ERROR(In(path, options_.accept(state_)));
+    }
 
     ABSL_ASSIGN_OR_RETURN(model_, file.At("model"));
     ABSL_ASSIGN_OR_RETURN(match_, MatchModuleState(module_, *model_));

@@ -25,6 +25,7 @@
 #endif
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +64,9 @@ struct TrainingStateOptions {
   StateFormat format = StateFormat::kTorch;  // for saving; loading takes either
   // The CUDA devices of this rank whose random numbers belong to the run. The same number of them on all ranks.
   std::vector<int> cuda_devices;
+  // Called by LoadTrainingState on every rank, before anything is changed, with what it will return (but for
+  // `optimizer_extras`): whether this is the run that is wanted. An error refuses the file. May be empty.
+  std::function<absl::Status(const TrainingState&)> accept;
 };
 
 // Collective. Gathers every rank's random numbers and `data`, and saves all as MainOnlySaver::Save does, which says what
@@ -84,8 +88,8 @@ absl::StatusOr<SaveReport> SaveTrainingState(ProcessGroup& group, MainOnlySaver&
 // Nothing is changed on any rank unless everything fits on all of them, checksums included. Only an error of the disk
 // after that leaves models half loaded: then the ranks are told, and must not train on.
 //
-// Errors, the same on all ranks, as "rank K: TEXT": those of StateFile, ReadModuleState, LoadOptimizerState and
-// SetRngState, and
+// Errors, the same on all ranks, as "rank K: TEXT": those of StateFile, ReadModuleState, LoadOptimizerState, SetRngState
+// and `options.accept`, and
 //   InvalidArgument  a key is missing or has a value of another type (names it); a version that this cohort does not
 //                    know; saved by another number of ranks than this group has (says both)
 absl::StatusOr<TrainingState> LoadTrainingState(ProcessGroup& group, std::string_view path, torch::nn::Module& module,

@@ -120,6 +120,29 @@ TEST_F(TrainingStateTest, EveryRankGetsItsOwnPlaceInTheData) {
               Each(IsOk()));
 }
 
+TEST_F(TrainingStateTest, OneRankThatDoesNotAcceptTheStateIsEnough) {
+  EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
+    Training run(1);
+    MainOnlySaver saver(&group);
+    return SaveTrainingState(group, saver, path_, run.model, run.optimizer, {.step = 7, .data = IValue(group.rank())})
+        .status();
+  }),
+              Each(IsOk()));
+  EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
+    Training run(2);
+    TrainingStateOptions options;
+    options.accept = [](const TrainingState& state) {
+      return state.data.toInt() == 0 ? absl::OkStatus()
+                                     : absl::FailedPreconditionError(absl::StrCat("not step ", state.step));
+    };
+    const absl::Status status = LoadTrainingState(group, path_, run.model, run.optimizer, options).status();
+    EXPECT_TRUE(at::equal(run.model.weight, at::full({3}, 2.0)));
+    return status;
+  }),
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                            AllOf(HasSubstr("rank 1: "), HasSubstr(path_), HasSubstr("not step 7")))));
+}
+
 TEST_F(TrainingStateTest, AnotherNumberOfRanksIsRefused) {
   Save(path_, Training(1));
   EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
