@@ -35,22 +35,52 @@
 #include "cohort/trainers/linear_trainer.h"
 #include "cohort/trainers/outcome.h"
 
+namespace cohort {
+
+// An empty value is refused, and is not the same as none: an unset variable in a script would otherwise make the run begin
+// anew, over its own checkpoints.
+struct ResumePath {
+  std::optional<std::string> path;
+};
+bool AbslParseFlag(std::string_view text, ResumePath* flag, std::string* error) {
+  flag->path = text == "none" ? std::nullopt : std::optional<std::string>(text);
+  if (text.empty()) *error = "must be the path of a state file, or none";
+  return !text.empty();
+}
+std::string AbslUnparseFlag(const ResumePath& flag) { return flag.path.value_or("none"); }
+
+}  // namespace cohort
+
 ABSL_FLAG(std::string, data, "diabetes",
           "What to learn from: \"diabetes\" (442 patients, 10 measurements, one target; comes with the program), "
           "\"generated\", or the path of a CSV file with a header");
 ABSL_FLAG(std::vector<std::string>, target, {}, "Columns to predict, separated by commas; default: the last column");
 ABSL_FLAG(std::optional<int64_t>, features, std::nullopt, "Number of features of --data=generated; default 10");
 ABSL_FLAG(std::optional<int64_t>, outputs, std::nullopt, "Number of targets of --data=generated; default 2");
-ABSL_FLAG(int64_t, epochs, cohort::LinearTrainerOptions().epochs, "How often every row is used");
+ABSL_FLAG(int64_t, epochs, cohort::LinearTrainerOptions().epochs,
+          "How often every row is used, in all: with --resume, what is left of them is made");
 ABSL_FLAG(int64_t, save_every, cohort::LinearTrainerOptions().save_every,
           "Save after epoch 0 and every so many epochs; the last epoch is always saved");
 ABSL_FLAG(std::string, checkpoint_dir, "./checkpoints",
-          "Where model_epoch_E.pth goes; made if missing. Relative to where you stand, also under `bazel run`");
+          "Where model_epoch_E.pth, the model, and state_epoch_E.pt, the whole run, go; made if missing. Relative to "
+          "where you stand, also under `bazel run`");
+ABSL_FLAG(std::string, format, cohort::LinearTrainerOptions().format,
+          "Of the files: \"pt\", or \"safetensors\" for model_epoch_E.safetensors and state_epoch_E.safetensors");
+ABSL_FLAG(
+    cohort::ResumePath, resume, {},
+    "A state_epoch_E file of either format: go on with epoch E + 1. The other flags must be those of the saved run, "
+    "but for --epochs, --save_every, --checkpoint_dir, --format and --learning_rate");
 ABSL_FLAG(int64_t, batch_size, cohort::LinearTrainerOptions().batch_size,
           "Rows a step, of all ranks together: the result does not depend on the number of ranks");
-ABSL_FLAG(std::string, optimizer, cohort::LinearTrainerOptions().optimizer, "sgd or adam");
-ABSL_FLAG(std::optional<double>, learning_rate, std::nullopt,
-          "Default: for sgd 0.5 / (features + 1), for adam 0.02 x the targets' root mean square");
+ABSL_FLAG(std::string, optimizer, cohort::LinearTrainerOptions().optimizer, "sgd, adam, adamw, rmsprop or adagrad");
+ABSL_FLAG(std::optional<double>, momentum, std::nullopt, "Of sgd and rmsprop; default 0");
+ABSL_FLAG(
+    std::optional<double>, learning_rate, std::nullopt,
+    "Default: with --resume the saved one; for sgd 0.5 x (1 - momentum) / (features + 1); for the others the targets' "
+    "root mean square x 0.02 (adam, adamw), 0.02 x (1 - momentum) (rmsprop) or 0.5 (adagrad)");
+ABSL_FLAG(int64_t, lr_step_size, cohort::LinearTrainerOptions().lr_step_size,
+          "After so many epochs, each time, the learning rate is multiplied by --lr_gamma; 0: it stays");
+ABSL_FLAG(std::optional<double>, lr_gamma, std::nullopt, "See --lr_step_size; default 0.1");
 ABSL_FLAG(uint64_t, seed, 0, "Of the first parameters, the order of the rows, and generated data");
 ABSL_FLAG(std::string, backend, "auto", "What the ranks talk through: gloo, nccl, or auto: nccl if every rank can");
 ABSL_FLAG(absl::Duration, init_timeout, cohort::InitProcessGroupOptions().init_timeout,
@@ -64,11 +94,15 @@ constexpr std::string_view kUsage = R"(fits a linear model, on one rank or on ma
   ./bazelw run --config=launch //trainers:linear             two ranks, the diabetes data
   ./bazelw run //trainers:linear -- --data=my.csv --target=price
 
-Features are standardized: (x - mean) / deviation over all rows; targets are not. Checkpoints are state dicts of Python's
-torch.nn.Linear: torch.load(path, weights_only=True).
+  ./bazelw run //trainers:linear -- --epochs=20 --resume=checkpoints/state_epoch_9.pt
 
-Exit codes: 0 trained, and every checkpoint is on disk; 1 it cannot work as started (flags, environment, data, paths);
-69 another rank died or did not come; 70 a bug; 74 the disk is full or failed, or there is no memory.)";
+Features are standardized: (x - mean) / deviation over all rows; targets are not. model_epoch_E.pth is the state dict of
+Python's torch.nn.Linear, and state_epoch_E.pt a dict of the whole run: torch.load(path, weights_only=True). A resumed run
+makes, bit for bit, what it would have made without the interruption.
+
+Exit codes: 0 trained, and every checkpoint is on disk; 1 it cannot work as started (flags, environment, data, paths,
+another run's state); 69 another rank died or did not come; 70 a bug; 74 the disk is full or failed, a file is damaged, or
+there is no memory.)";
 
 // `path` as the person who typed it means it: under `bazel run` the working directory is not where they stand.
 std::string FromWhereThePersonStands(const std::string& path) {
@@ -81,9 +115,14 @@ LinearTrainerOptions TrainerOptions() {
   options.epochs = absl::GetFlag(FLAGS_epochs);
   options.save_every = absl::GetFlag(FLAGS_save_every);
   options.checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir);
+  options.format = absl::GetFlag(FLAGS_format);
+  options.resume = absl::GetFlag(FLAGS_resume).path;
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
+  options.momentum = absl::GetFlag(FLAGS_momentum);
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
+  options.lr_step_size = absl::GetFlag(FLAGS_lr_step_size);
+  options.lr_gamma = absl::GetFlag(FLAGS_lr_gamma);
   options.seed = absl::GetFlag(FLAGS_seed);
   return options;
 }
@@ -156,9 +195,21 @@ void PrintStart(const ProcessGroup& group, const Dataset& data, const LinearTrai
   Print(group, "data     %d rows from %s\n", data.num_rows, data.source);
   Print(group, "model    Linear(%d, %d): %s -> %s\n", data.num_features(), data.num_targets(),
         absl::StrJoin(data.feature_names, " "), absl::StrJoin(data.target_names, " "));
-  Print(group, "job      %d %s, backend %s; %d rows a step in all; %s, learning rate %.4g\n", group.world_size(),
+  // That of a resumed run is in its file.
+  const std::string rate =
+      options.resume.has_value() ? "" : absl::StrFormat(", learning rate %.4g", LearningRate(options, data));
+  Print(group, "job      %d %s, backend %s; %d rows a step in all; %s%s\n", group.world_size(),
         group.world_size() == 1 ? "rank" : "ranks", group.backend_name(), std::min(options.batch_size, data.num_rows),
-        options.optimizer, LearningRate(options, data));
+        options.optimizer, rate);
+}
+
+void PrintResume(const ProcessGroup& group, std::string_view path, const ResumeReport& resumed) {
+  Print(group, "resumed  %s  after epoch %d, step %d; learning rate %.4g\n", path, resumed.epochs - 1, resumed.step,
+        resumed.learning_rate);
+  if (resumed.learning_rate != resumed.saved_learning_rate) {
+    Print(group, "resumed  with the learning rate that was asked for; the saved one is %.4g\n",
+          resumed.saved_learning_rate);
+  }
 }
 
 // The fit beside the best one there is, where that is found in a moment.
@@ -179,6 +230,7 @@ absl::Status Train(ProcessGroup& group, std::string_view argv0) {
   ABSL_ASSIGN_OR_RETURN(const Dataset data, AgreeOnDataset(group, ReadData(argv0)));
   PrintStart(group, data, options);
   LinearTrainerObserver observer;
+  observer.on_resume = [&](const ResumeReport& resumed) { PrintResume(group, *options.resume, resumed); };
   observer.on_epoch = [&](const EpochReport& epoch) {
     Print(group, "epoch %-3d loss %.6f  R2 %s\n", epoch.epoch, epoch.loss, ShownR2(epoch.r2));
   };

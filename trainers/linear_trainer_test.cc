@@ -38,6 +38,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+constexpr std::string_view kOptimizers[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad"};
+
 absl::StatusOr<Dataset> ReadDiabetes() {
   const absl::StatusOr<std::string> path = LocateRunfile("", "cohort/trainers/data/diabetes.csv");
   if (!path.ok()) return path.status();
@@ -108,7 +110,7 @@ void ExpectSameLossTogetherAndAlone(LinearTrainerOptions together) {
 
 TEST(LinearTrainerTest, TheLossDoesNotDependOnTheNumberOfRanks) {
   // 442 rows do not divide by 4, nor the last batch, of 26 rows.
-  for (const std::string_view optimizer : {"sgd", "adam"}) {
+  for (const std::string_view optimizer : kOptimizers) {
     LinearTrainerOptions options = SavingUnder(absl::StrCat("same_loss_", optimizer));
     options.optimizer = optimizer;
     ExpectSameLossTogetherAndAlone(options);
@@ -129,7 +131,7 @@ TEST(LinearTrainerTest, ABatchLargerThanTheDataIsAllOfThem) {
 }
 
 TEST(LinearTrainerTest, TheDefaultsFitWellInTenEpochs) {
-  for (const std::string_view optimizer : {"sgd", "adam"}) {
+  for (const std::string_view optimizer : kOptimizers) {
     LinearTrainerOptions options = SavingUnder(absl::StrCat("defaults_", optimizer));
     options.optimizer = optimizer;
     const absl::StatusOr<Dataset> diabetes = AgreeOnDataset(SharedGroup(), ReadDiabetes());
@@ -155,8 +157,10 @@ TEST(LinearTrainerTest, SavesTheFirstEveryFifthAndTheLastEpoch) {
   ABSL_ASSERT_OK(outcome);
   const std::string folder = std::filesystem::canonical(options.checkpoint_dir);
   EXPECT_THAT(outcome->saved,
-              ElementsAre(folder + "/model_epoch_0.pth", folder + "/model_epoch_5.pth", folder + "/model_epoch_7.pth"));
-  EXPECT_THAT(NamesIn(folder), ElementsAre("model_epoch_0.pth", "model_epoch_5.pth", "model_epoch_7.pth"));
+              ElementsAre(folder + "/model_epoch_0.pth", folder + "/state_epoch_0.pt", folder + "/model_epoch_5.pth",
+                          folder + "/state_epoch_5.pt", folder + "/model_epoch_7.pth", folder + "/state_epoch_7.pt"));
+  EXPECT_THAT(NamesIn(folder), ElementsAre("model_epoch_0.pth", "model_epoch_5.pth", "model_epoch_7.pth",
+                                           "state_epoch_0.pt", "state_epoch_5.pt", "state_epoch_7.pt"));
 }
 
 TEST(LinearTrainerTest, ARankThatFailsInAStepIsHeardByAll) {
@@ -176,7 +180,7 @@ TEST(LinearTrainerTest, ARankThatFailsInAStepIsHeardByAll) {
     EXPECT_THAT(last.status().message(), HasSubstr(absl::StrCat("rank ", failing, ": ")));
   }
   EXPECT_THAT(SharedGroup().Barrier(), IsOk()) << "the group is no longer usable";
-  EXPECT_THAT(NamesIn(options.checkpoint_dir), ElementsAre("model_epoch_0.pth"));
+  EXPECT_THAT(NamesIn(options.checkpoint_dir), ElementsAre("model_epoch_0.pth", "state_epoch_0.pt"));
 }
 
 TEST(LinearTrainerTest, ALearningRateThatIsTooHighIsNamedAndNothingIsSaved) {
@@ -263,7 +267,8 @@ TEST(CheckLinearTrainerOptionsTest, NamesOptionValueAndWhatIsAllowed) {
   EXPECT_THAT(CheckLinearTrainerOptions({.checkpoint_dir = ""}),
               refused("checkpoint_dir=: must be the path of a directory"));
   EXPECT_THAT(CheckLinearTrainerOptions({.batch_size = 0}), refused("batch_size=0: must be at least 1"));
-  EXPECT_THAT(CheckLinearTrainerOptions({.optimizer = "lbfgs"}), refused("optimizer=lbfgs: must be sgd or adam"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.optimizer = "lbfgs"}),
+              refused("optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad"));
   for (const double rate : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(CheckLinearTrainerOptions({.learning_rate = rate}),
                 refused(absl::StrCat("learning_rate=", rate, ": must be more than 0, and finite as a float")));

@@ -67,7 +67,13 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--epochs=0"}, "--epochs=0: must be from 1 to 1000000000");
   ExpectRefused({"--save_every=0"}, "--save_every=0: must be at least 1");
   ExpectRefused({"--batch_size=-32"}, "--batch_size=-32: must be at least 1");
-  ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd or adam");
+  ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad");
+  ExpectRefused({"--optimizer=adam", "--momentum=0.9"}, "--momentum=0.9: is for sgd and rmsprop, not for adam");
+  ExpectRefused({"--momentum=1"}, "--momentum=1: must be at least 0 and below 1");
+  ExpectRefused({"--lr_step_size=-1"}, "--lr_step_size=-1: must be at least 1, or 0 for a rate that stays");
+  ExpectRefused({"--lr_step_size=1", "--lr_gamma=0"}, "--lr_gamma=0: must be more than 0, and finite as a float");
+  ExpectRefused({"--lr_gamma=0.5"}, "--lr_gamma=0.5: means nothing without lr_step_size");
+  ExpectRefused({"--format=pth"}, "--format=pth: must be pt or safetensors");
   ExpectRefused({"--learning_rate=-0.1"}, "--learning_rate=-0.1: must be more than 0, and finite as a float");
   ExpectRefused({"--learning_rate=1e300"}, "--learning_rate=1e+300: must be more than 0, and finite as a float");
   ExpectRefused({"--learning_rate=nan"}, "--learning_rate=nan: must be more than 0, and finite as a float");
@@ -85,7 +91,7 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
 
 TEST(BadInputTest, AFlagThatCannotBeParsedIsNamed) {
   // Abseil's own messages.
-  for (const std::string flag : {"--epochs=ten", "--epoch=3", "--init_timeout=5", "--seed=-1"}) {
+  for (const std::string flag : {"--epochs=ten", "--epoch=3", "--init_timeout=5", "--seed=-1", "--resume="}) {
     const std::string folder = NewFolder();
     const Process::Result result = RunToEnd(Trainer({flag}), {.directory = folder});
     EXPECT_EQ(result.exit_code, kUsage) << flag;
@@ -196,7 +202,7 @@ TEST(BadInputTest, AFullDiskKeepsTheOldCheckpointsAndHasItsOwnExitCode) {
   const Process::Result result = RunToEnd(command, {.directory = folder});
   EXPECT_EQ(result.exit_code, kIo) << result.err;
   EXPECT_THAT(Errors(result.err), ElementsAre(HasSubstr(folder + "/checkpoints/model_epoch_0.pth")));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
   EXPECT_EQ(ReadFile(folder + "/checkpoints/model_epoch_0.pth"), before);
 }
 

@@ -110,7 +110,7 @@ TEST(KilledRankTest, InMidEpochUnderTheLauncherEndsTheJobAndKeepsTheCheckpoint) 
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_THAT(result.err, HasSubstr(absl::StrCat("rank 2 (pid ", pid, ") failed")));
   EXPECT_THAT(result.err, HasSubstr("SIGKILL"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
   EXPECT_EQ(ReadFile(folder + "/checkpoints/model_epoch_0.pth"), saved);
 }
 
@@ -146,7 +146,8 @@ TEST(KilledRankTest, TheMainRankInMidSaveLeavesTheOldCheckpointsWhole) {
   ASSERT_EQ(RunToEnd({PathIn("LINEAR")}, {.directory = folder}).exit_code, 0);
   EXPECT_NE(ReadFile(saved_before), old_content);
   EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                           "checkpoints/model_epoch_9.pth"));
+                                           "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
+                                           "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
 }
 
 TEST(KilledRankTest, AnotherRankInMidSaveIsNamedAndTheSaveIsWhole) {
@@ -165,7 +166,8 @@ TEST(KilledRankTest, AnotherRankInMidSaveIsNamedAndTheSaveIsWhole) {
   const Process::Result writing = ranks[0].Wait();
   EXPECT_EQ(writing.exit_code, kUnavailable);
   EXPECT_THAT(writing.err, HasSubstr("rank 2"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
+                                           "checkpoints/state_epoch_0.pt"));
 }
 
 }  // namespace

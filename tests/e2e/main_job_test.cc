@@ -55,7 +55,8 @@ TEST(MainJobTest, WithNoArgumentsTrainsOnRealDataAndSavesWhereThePersonStands) {
       RunToEnd(Job(2), {.environment = {{"BUILD_WORKING_DIRECTORY", stands}}, .directory = elsewhere});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(FilesIn(stands), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                           "checkpoints/model_epoch_9.pth"));
+                                           "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
+                                           "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
   EXPECT_THAT(FilesIn(elsewhere), IsEmpty());
 
   EXPECT_THAT(result.out, HasSubstr("442 rows"));
@@ -64,6 +65,7 @@ TEST(MainJobTest, WithNoArgumentsTrainsOnRealDataAndSavesWhereThePersonStands) {
   EXPECT_THAT(Losses(result.out), SizeIs(10));
   for (const int epoch : {0, 5, 9}) {
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/model_epoch_", epoch, ".pth  ")));
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/state_epoch_", epoch, ".pt  ")));
   }
   EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.5);
   EXPECT_NEAR(NumberAfter(result.out, "the best there is: "), 0.51775, 1e-5);
@@ -81,7 +83,8 @@ TEST(MainJobTest, TheLossIsTheSameOnOneTwoAndFourRanks) {
     const Process::Result result = RunToEnd(Job(num_ranks), {.directory = folder});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                             "checkpoints/model_epoch_9.pth"));
+                                             "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
+                                             "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
     losses[num_ranks] = Losses(result.out);
     ASSERT_THAT(losses[num_ranks], SizeIs(10)) << result.out;
     for (int epoch = 0; epoch < 10; ++epoch) {
@@ -110,7 +113,8 @@ TEST(MainJobTest, TakesAFileOfThePersonsOwnWithSeveralTargets) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Linear(2, 2): x z -> minus twice"));
   EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.9);
-  EXPECT_THAT(FilesIn(stands), ElementsAre("my.csv", "out/here/model_epoch_0.pth", "out/here/model_epoch_49.pth"));
+  EXPECT_THAT(FilesIn(stands), ElementsAre("my.csv", "out/here/model_epoch_0.pth", "out/here/model_epoch_49.pth",
+                                           "out/here/state_epoch_0.pt", "out/here/state_epoch_49.pt"));
 }
 
 TEST(MainJobTest, GeneratesDataOfTheSizeAskedFor) {
@@ -127,14 +131,14 @@ TEST(MainJobTest, WithoutALauncherIsAWorldOfOne) {
   const Process::Result result = RunToEnd({PathIn("LINEAR"), "--epochs=1"}, {.directory = folder});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 rank, backend none"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
 }
 
 TEST(MainJobTest, TheHelpNamesEveryFlagAndExitCode) {
   const Process::Result result = RunToEnd({PathIn("LINEAR"), "--help"});
   for (const std::string_view flag :
        {"data", "target", "epochs", "save_every", "checkpoint_dir", "batch_size", "optimizer", "learning_rate", "seed",
-        "backend", "init_timeout", "features", "outputs"}) {
+        "backend", "init_timeout", "features", "outputs", "format", "resume", "momentum", "lr_step_size", "lr_gamma"}) {
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("--", flag, " (")));
   }
   EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 trained"));

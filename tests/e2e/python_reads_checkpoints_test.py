@@ -48,7 +48,7 @@ def r2(model):
 class MainJobTest(unittest.TestCase):
     def test_checkpoints_are_state_dicts_of_linear_and_fit_as_printed(self):
         folder, out = train()
-        self.assertEqual(sorted(p.name for p in folder.iterdir()), [f"model_epoch_{e}.pth" for e in (0, 5, 9)])
+        self.assertEqual(sorted(p.name for p in folder.glob("model_*")), [f"model_epoch_{e}.pth" for e in (0, 5, 9)])
         for epoch in (0, 5, 9):
             state, model = load(folder / f"model_epoch_{epoch}.pth")
             self.assertIsInstance(state, dict)

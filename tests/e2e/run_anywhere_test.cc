@@ -50,7 +50,7 @@ class RunAnywhereTest : public ::testing::Test {
         RunToEnd({program, "--epochs=1"}, {.empty_environment = true, .directory = elsewhere});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("442 rows"));
-    EXPECT_THAT(FilesIn(elsewhere), ElementsAre("checkpoints/model_epoch_0.pth"));
+    EXPECT_THAT(FilesIn(elsewhere), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
   }
 
  private:

@@ -21,6 +21,7 @@ struct Dataset {
   int64_t num_rows = 0;
   std::vector<double> features;  // by row: num_rows x feature_names.size()
   std::vector<double> targets;   // by row: num_rows x target_names.size()
+  uint32_t checksum = 0;         // Checksum() of the table as it was read, before anything was scaled; 0: nobody took it
 
   int64_t num_features() const { return static_cast<int64_t>(feature_names.size()); }
   int64_t num_targets() const { return static_cast<int64_t>(target_names.size()); }
