@@ -105,7 +105,8 @@ absl::StatusOr<Dataset> AgreeOnDataset(ProcessGroup& group, absl::StatusOr<Datas
 // ranks and the options must be those that it was saved with, but for `epochs`, which must be more than are done,
 // `save_every`, `checkpoint_dir` and `format`. The learning rate is the saved one, unless the options have another: then
 // the run, and a schedule with it, goes on from that one. In the file, every rank's entry in "data" is a dict of these
-// options and of rows, features, targets and data_checksum.
+// options and of rows, features, targets and data_checksum. Python may make the epochs in between: what it makes is not a
+// bit apart with sgd, rmsprop and adagrad on one rank of the CPU; the formulas of Adam and AdamW are others there.
 //
 // Errors, the same on all ranks unless the group is poisoned:
 //   InvalidArgument  options out of range, or different between ranks; the state to resume from has other options, or all

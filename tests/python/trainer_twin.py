@@ -1,0 +1,69 @@
+"""//trainers:linear on one rank, in plain PyTorch: goes on from a state file of the trainer, and writes one that it goes on from."""
+
+import math
+
+import torch
+
+OPTIMIZERS = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
+
+
+def add(values):
+    """In this order, and rounded each time, as the trainer adds; sum() is another one since Python 3.12."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def read_data(csv):
+    """The features, standardized, and the target in the last column, as the trainer has them."""
+    columns = list(zip(*([float(field) for field in line.split(",")] for line in csv.read_text().splitlines()[1:])))
+    features = []
+    for column in columns[:-1]:
+        mean = add(column) / len(column)
+        deviation = math.sqrt(add((x - mean) * (x - mean) for x in column) / len(column))
+        features.append([(x - mean) / deviation for x in column])
+    return torch.tensor(features, dtype=torch.float64).t().float(), torch.tensor(columns[-1:], dtype=torch.float64).t().float()
+
+
+def train(path, out, features, targets, orders, epochs):
+    """Goes on from the file `path` until `epochs` are done, and saves to `out`. orders[E] has the rows as epoch E uses them."""
+    state = torch.load(path, weights_only=True)
+    settings = state["data"][0]
+    model = torch.nn.Linear(settings["features"], settings["targets"])
+    model.load_state_dict(state["model"])
+    optimizer = OPTIMIZERS[settings["optimizer"]](model.named_parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1) if settings["lr_step_size"] else None
+    optimizer.load_state_dict(state["optimizer"])
+    if scheduler:
+        scheduler.load_state_dict(state["lr_scheduler"])
+    torch.set_rng_state(state["rng"][0]["cpu"])
+
+    step = state["step"]
+    for epoch in range(state["epoch"], epochs):
+        for rows in torch.tensor(orders[epoch]).split(settings["batch_size"]):
+            optimizer.zero_grad()
+            (model(features[rows]) - targets[rows]).double().square().sum().backward()
+            for parameter in model.parameters():
+                parameter.grad = (parameter.grad.double() / targets[rows].numel()).float()
+            optimizer.step()
+            step += 1
+        if scheduler:
+            scheduler.step()
+
+    torch.save({
+        "version": 1,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "lr_scheduler": scheduler.state_dict() if scheduler else None,
+        "step": step,
+        "epoch": epochs,
+        "rng": [{"cpu": torch.get_rng_state()}],
+        "data": state["data"],
+    }, out)
