@@ -49,7 +49,9 @@ def _version(ctx, own):
     headers = [header for header in headers if header.exists]
     for header in headers:
         numbers = {}
-        for line in ctx.read(header).splitlines() if not header.is_dir else []:
+        # A pipe would be waited for.
+        is_file = ctx.execute(["test", "-f", header]).return_code == 0
+        for line in ctx.read(header).splitlines() if is_file else []:
             words = [word for word in line.replace("\t", " ").split(" ") if word]
             if len(words) == 3 and words[0] == "#define" and words[1].startswith("TORCH_VERSION_") and words[2].isdigit():
                 numbers[words[1]] = int(words[2])

@@ -1,0 +1,120 @@
+// SRC is verified before anything is written, then mapped: its tensors go from the file to the file.
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/ivalue.h"
+#include "absl/status/status.h"
+#include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "cohort/checkpoint/main_only_saver.h"
+#include "cohort/checkpoint/safetensors_file.h"
+#include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/torch_file.h"
+#include "cohort/checkpoint/writable_file.h"
+#include "cohort/runtime/process_group.h"
+#include "cohort/tools/ckpt/commands.h"
+#include "cohort/tools/ckpt/console.h"
+#include "cohort/tools/ckpt/state_text.h"
+#include "cohort/tools/ckpt/text.h"
+
+namespace cohort::ckpt {
+namespace {
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+// Shows how much of `total` has been written.
+class WatchedFile final : public WritableFile {
+ public:
+  WatchedFile(WritableFile& file, int64_t total, ProgressBar& bar) : file_(file), total_(total), bar_(bar) {}
+
+  absl::Status Append(std::string_view bytes) override {
+    ABSL_RETURN_IF_ERROR(file_.Append(bytes));
+    bar_.Show(num_bytes(), total_);
+    return absl::OkStatus();
+  }
+  absl::Status Overwrite(int64_t offset, std::string_view bytes) override { return file_.Overwrite(offset, bytes); }
+  int64_t num_bytes() const override { return file_.num_bytes(); }
+
+ private:
+  WritableFile& file_;
+  const int64_t total_;
+  ProgressBar& bar_;
+};
+
+// A file that is converted onto itself, by whatever name, would be the only copy.
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat info_a, info_b;
+  return stat(a.c_str(), &info_a) == 0 && stat(b.c_str(), &info_b) == 0 && info_a.st_dev == info_b.st_dev &&
+         info_a.st_ino == info_b.st_ino;
+}
+
+// The texts that DST gets. "format" = "pt" says in safetensors files who wrote the tensors, and some readers insist on
+// it: it comes and goes with the format.
+absl::StatusOr<Metadata> TargetMetadata(const StateFile& source, const Conversion& conversion) {
+  if (conversion.format == StateFormat::kSafetensors) {
+    if (source.format() == StateFormat::kTorch) return Metadata{{"format", "pt"}};
+    return Metadata(source.metadata().begin(), source.metadata().end());
+  }
+  for (const auto& [key, text] : source.metadata()) {
+    if (key == "format" || conversion.drop_metadata) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(QuotedText(source.path()), ": a .pt file has no place for the metadata ", Shortened(QuotedText(key)),
+                     "; --drop-metadata leaves it out"));
+  }
+  return Metadata();
+}
+
+absl::StatusOr<SaveReport> Write(const StateFile& source, const Conversion& conversion, const Metadata& metadata,
+                                 ProgressBar& bar) {
+  ABSL_ASSIGN_OR_RETURN(const c10::IValue state, source.Read({.verify = false, .map = true}));
+  int64_t total = 0;
+  for (const TensorHeader& header : source.tensors()) total += NumBytes(header);
+  const std::unique_ptr<ProcessGroup> group = ProcessGroup::WorldOfOne();
+  // A person who waits may stop it; a clock should not.
+  MainOnlySaver saver(group.get(), {.timeout = absl::Hours(24 * 365)});
+  return saver.Save(conversion.target, [&](WritableFile& file) {
+    WatchedFile watched(file, total, bar);
+    if (conversion.format == StateFormat::kTorch) return WriteTorchFile(state, watched);
+    return WriteSafetensorsFile(state, metadata, watched);
+  });
+}
+
+absl::Status Convert(const Conversion& conversion) {
+  ABSL_ASSIGN_OR_RETURN(const StateFile source, OpenState(conversion.source));
+  if (IsSameFile(conversion.source, conversion.target)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(QuotedText(conversion.target), " is the same file as ", QuotedText(conversion.source)));
+  }
+  ABSL_ASSIGN_OR_RETURN(const Metadata metadata, TargetMetadata(source, conversion));
+  absl::StatusOr<SaveReport> report;
+  {
+    ProgressBar bar(absl::StrCat(NameText(conversion.source), " to ", NameText(conversion.target)));
+    ABSL_RETURN_IF_ERROR(source.Verify([&](int64_t done, int64_t total) { bar.Show(done, total); }));
+    report = Write(source, conversion, metadata, bar);
+  }
+  ABSL_RETURN_IF_ERROR(report.status());
+  Print(absl::StrCat("wrote ", NameText(report->path), ": ", FormatText(conversion.format), ", ",
+                     source.tensors().size(), source.tensors().size() == 1 ? " tensor, " : " tensors, ",
+                     BytesText(report->num_bytes), "\n"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int ConvertFile(const Conversion& conversion) {
+  const absl::Status status = Convert(conversion);
+  if (status.ok()) return kExitGood;
+  Complain(absl::StripPrefix(status.message(), "rank 0: "));
+  return IsBadFile(status) ? kExitBad : kExitTrouble;
+}
+
+}  // namespace cohort::ckpt
