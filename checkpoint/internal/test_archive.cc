@@ -45,7 +45,7 @@ class Printer {
                         absl::StrJoin(dict.items, ", ",
                                       [this](std::string* out, const auto& item) {
                                         absl::StrAppend(
-                                            out, std::visit([this](const auto& key) { return Text(key); }, item.key),
+                                            out, std::visit([this](const auto& key) { return this->Text(key); }, item.key),
                                             ": ", Text(item.value));
                                       }),
                         "}");

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "cohort/checkpoint/testing/files.h"
@@ -45,7 +46,7 @@ TEST_F(DiskShimTest, SeesEveryCallBelowTheDirectoryInOrder) {
 }
 
 TEST_F(DiskShimTest, SeesRelativePaths) {
-  const std::string before = get_current_dir_name();
+  const std::string before = std::filesystem::current_path();
   ASSERT_EQ(chdir(dir_.c_str()), 0);
   DiskShim shim(dir_);
   ASSERT_GE(open("f", O_WRONLY | O_CREAT, 0600), 0);

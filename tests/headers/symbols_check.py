@@ -41,7 +41,8 @@ def symbols(table):
     """Yields (letter, mangled name) of each line of nm's that defines a symbol."""
     for line in table.splitlines():
         words = line.split()
-        if len(words) == 3:
+        # AddressSanitizer gives each variable a companion, and each library a mark.
+        if len(words) == 3 and not words[2].startswith(("__odr_asan_gen_", "___asan_")):
             yield words[1], words[2]
 
 
