@@ -88,8 +88,9 @@ absl::StatusOr<RankFacts> DecodeFacts(std::string_view bytes) {
 absl::StatusOr<int> ChooseDevice(const RankFacts& facts, int world_size) {
   const int num_devices = static_cast<int>(facts.devices.size());
   if (!facts.has_nccl) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no visible GPU (", facts.visible_devices, "): this build has no NCCL; with --@cohort//third_party/libtorch:cuda (in cohort itself --config=cuda) it has"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no visible GPU (", facts.visible_devices,
+        "): this build has no NCCL, build with --@cohort//third_party/libtorch:cuda (cohort's own: --config=cuda)"));
   }
   if (num_devices == 0) {
     return absl::FailedPreconditionError(absl::StrCat("no visible GPU (", facts.visible_devices, ")"));

@@ -115,10 +115,10 @@ TEST(ChooseBackendTest, GlooIsGlooEvenIfEveryRankCouldDoMore) {
 }
 
 TEST(ChooseBackendTest, NcclIsAnErrorIfOneRankCannot) {
-  EXPECT_THAT(
-      ChooseBackend("nccl", {Facts(0), WithoutNccl(Facts(1))}),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("rank 1 cannot use nccl"), HasSubstr("no visible GPU"), HasSubstr("--config=cuda"))));
+  EXPECT_THAT(ChooseBackend("nccl", {Facts(0), WithoutNccl(Facts(1))}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("rank 1 cannot use nccl"), HasSubstr("no visible GPU"),
+                             HasSubstr("--@cohort//third_party/libtorch:cuda"), HasSubstr("--config=cuda"))));
 }
 
 TEST(ChooseBackendTest, TwoRanksOnOneDeviceAreNamedBoth) {
