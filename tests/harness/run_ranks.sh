@@ -47,7 +47,8 @@ fi
 
 for ((rank = 0; rank < world_size; ++rank)); do
   file=$results/rank_$rank.xml
-  [[ -s $file ]] || fail "rank $rank ended with 0 but left no result: its main() is not the one that multiprocess_test adds; does one of its deps bring a main()?"
+  [[ -s $file ]] || fail "rank $rank ended with 0 but left no result: its main() is not the one that multiprocess_test adds." \
+    "Take out of its srcs and deps what brings a main(), such as gtest_main."
   outcomes "$file" > "$results/outcomes_$rank"
   [[ -s $results/outcomes_$rank ]] || fail "rank $rank ran no TEST."
   diff "$results/outcomes_0" "$results/outcomes_$rank" ||
