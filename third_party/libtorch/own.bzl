@@ -22,6 +22,12 @@ _MACHINES = {
 def _refuse(own, reason):
     fail("LIBTORCH={}: {}".format(own, reason))
 
+def _refuse_pipe(ctx, own, path):
+    """What is read must end: Bazel would wait for a named pipe, and read a device, for ever."""
+    test = ctx.which("test")
+    if test and not ctx.path(path).is_dir and ctx.execute([test, "-f", path]).return_code == 1:
+        _refuse(own, "{} is neither a file nor a folder.".format(path))
+
 def _find(ctx, own, libraries):
     """Returns the folder of the libraries, and whether it is shared with all that a distribution installs."""
     wanted = "It must be the absolute path of an unpacked LibTorch, of a site-packages/torch, or /usr for a distribution's package."
@@ -48,10 +54,9 @@ def _version(ctx, own):
     headers = [ctx.path("{}/include/torch/{}/version.h".format(own, place)) for place in ["headeronly", "csrc/api/include/torch"]]
     headers = [header for header in headers if header.exists]
     for header in headers:
+        _refuse_pipe(ctx, own, header)
         numbers = {}
-        # A pipe would be waited for.
-        is_file = ctx.execute(["test", "-f", header]).return_code == 0
-        for line in ctx.read(header).splitlines() if is_file else []:
+        for line in ctx.read(header).splitlines() if not header.is_dir else []:
             words = [word for word in line.replace("\t", " ").split(" ") if word]
             if len(words) == 3 and words[0] == "#define" and words[1].startswith("TORCH_VERSION_") and words[2].isdigit():
                 numbers[words[1]] = int(words[2])
@@ -94,6 +99,7 @@ def _ask(ctx, own, library, command, good = [0]):
 
 def _check_machine(ctx, own, library):
     """That it is a library, and of this architecture."""
+    _refuse_pipe(ctx, own, library)
     bytes = [byte for byte in _ask(ctx, own, library, ["od", "-An", "-v", "-tu1", "-N20"]).stdout.replace("\n", " ").split(" ") if byte]
     if len(bytes) < 20 or bytes[:4] != _MAGIC:
         _refuse(own, "{} is not a shared library: it begins with the bytes [{}]; one of ELF format begins with [{}] and has 20 or more.".format(

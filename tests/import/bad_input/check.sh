@@ -82,6 +82,15 @@ libtorch_is_refused LIBTORCH="$scratch/old_strings" PATH="$scratch/only_od" -- "
 torch no_version x y $x86
 libtorch_is_refused LIBTORCH="$scratch/no_version" -- "LIBTORCH=$scratch/no_version" 'its version cannot be read' "in $scratch/no_version/include/torch/csrc/api/include/torch/version.h"
 
+# Neither would ever end.
+torch pipe 2 14 $x86
+rm "$scratch/pipe/lib/libc10.so"
+mkfifo "$scratch/pipe/lib/libc10.so"
+not_a_library pipe 'is neither a file nor a folder'
+torch device 2 14 $x86
+ln -sf /dev/zero "$scratch/device/include/torch/csrc/api/include/torch/version.h"
+libtorch_is_refused LIBTORCH="$scratch/device" -- "LIBTORCH=$scratch/device" 'version.h is neither a file nor a folder'
+
 # ---- Beside it, what pip puts there and what has nothing to do with it ----
 
 torch_libraries() { # NAME: a folder with libraries that can be read; its libtorch_cpu.so needs libcudart.so.13
