@@ -252,6 +252,11 @@ class Reader {
       for (const size_t tensor : tensors) Map(state_.tensors[tensor]);
       std::erase_if(wanted, [&](size_t i) { return storages_[i].defined(); });
     }
+    if (options_.device.is_meta()) {
+      const auto meta = at::TensorOptions(at::kByte).device(at::kMeta);
+      for (const size_t i : wanted) storages_[i] = at::empty({state_.storages[i].num_bytes}, meta);
+      return absl::OkStatus();
+    }
     // LibTorch's allocators are not to be called from its own worker threads on every build; memory is cheap to take.
     for (const size_t i : wanted) storages_[i] = at::empty({state_.storages[i].num_bytes}, at::kByte);
     ABSL_RETURN_IF_ERROR(InParallel(wanted.size(), [&](size_t k) {
@@ -444,7 +449,7 @@ absl::StatusOr<at::Tensor> StateFile::ReadTensor(size_t place, const ReadOptions
   const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
     result = [&]() -> absl::StatusOr<at::Tensor> {
       ABSL_RETURN_IF_ERROR(CheckOptions(options));
-      if (!options.verify && !options.map) {
+      if (!options.verify && !options.map && !options.device.is_meta()) {
         ABSL_ASSIGN_OR_RETURN(const at::Tensor tensor,
                               ReadExtent(*contents.file, contents.state, contents.state.tensors[index]));
         return tensor.to(options.device);

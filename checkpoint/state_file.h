@@ -34,6 +34,7 @@ enum class StateFormat { kTorch, kSafetensors };
 
 struct ReadOptions {
   // Where the tensors go, whatever device they were saved from. Nothing but a cuda device makes a CUDA context.
+  // For the meta device no tensor is read: what comes back has sizes, strides and dtypes, and every other value.
   c10::Device device = c10::kCPU;
 
   // Compares the checksums of all tensors that are read, if the file has any.
@@ -47,6 +48,8 @@ struct ReadOptions {
 
 // A state file, or a part of the state in it. Copies are cheap and see the same file, which stays open as long as one of
 // them lives; if its name is given to another file meanwhile, they still see the old one. Thread-safe.
+//
+// After any single flipped bit in a file of ours, of either format, reading gives an error or exactly what was saved.
 //
 // Everything is local and blocks as long as the disk does. Messages begin with the file's path. Errors of all methods:
 //   InvalidArgument    the file breaks a rule of its format, is of a kind that is refused (the message says which, and

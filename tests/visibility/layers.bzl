@@ -33,7 +33,7 @@ LAYERS = [
             "//runtime/internal:in_process_backend",
             "//runtime/internal:nccl_backend",
         ],
-        ["checkpoint", "models", "tests/visibility", "tools/launch", "trainers"],
+        ["checkpoint", "models", "tests/visibility", "tools/ckpt", "tools/launch", "trainers"],
     ),
     (
         [
@@ -52,7 +52,7 @@ LAYERS = [
     ),
     (
         ["//checkpoint:atomic_file", "//checkpoint:file_system", "//checkpoint:target_path"],
-        ["models", "trainers"],
+        ["models", "tools/ckpt", "trainers"],
     ),
     (
         ["//models:linear"],
@@ -72,11 +72,20 @@ LAYERS = [
     ),
     (
         ["//third_party/gloo", "//third_party/nccl"],
-        ["checkpoint", "models", "runtime", "tests/visibility", "tools/launch", "trainers"],
+        ["checkpoint", "models", "runtime", "tests/visibility", "tools/ckpt", "tools/launch", "trainers"],
     ),
     (
         ["@libtorch//:torch"],
-        ["checkpoint", "models", "runtime", "runtime/internal", "tests/visibility", "tools/launch", "trainers"],
+        [
+            "checkpoint",
+            "models",
+            "runtime",
+            "runtime/internal",
+            "tests/visibility",
+            "tools/ckpt",
+            "tools/launch",
+            "trainers",
+        ],
     ),
 ]
 

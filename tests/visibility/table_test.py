@@ -18,6 +18,7 @@ PACKAGES = {
     "runtime/internal": "runtime/internal",
     "tests": "tests/visibility",
     "tools": "tools/launch",
+    "tools/ckpt": "tools/ckpt",
     "trainers": "trainers",
 }
 

@@ -17,7 +17,8 @@ TABLE = """
 """
 
 PROBES = [(t, p) for t in ("//runtime:runtime", "//runtime:x") for p in ("models", "checkpoint")] + [
-    ("//runtime/internal:a", p) for p in ("checkpoint", "models", "tests/visibility", "tools/launch", "trainers")
+    ("//runtime/internal:a", p)
+    for p in ("checkpoint", "models", "tests/visibility", "tools/ckpt", "tools/launch", "trainers")
 ]
 
 

@@ -57,6 +57,12 @@ bool IsSameFile(const std::string& a, const std::string& b) {
          info_a.st_ino == info_b.st_ino;
 }
 
+// A directory, a pipe or a device.
+bool IsNoFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
 // The texts that DST gets. "format" = "pt" says in safetensors files who wrote the tensors, and some readers insist on
 // it: it comes and goes with the format.
 absl::StatusOr<Metadata> TargetMetadata(const StateFile& source, const Conversion& conversion) {
@@ -94,6 +100,9 @@ absl::Status Convert(const Conversion& conversion) {
     return absl::FailedPreconditionError(
         absl::StrCat(QuotedText(conversion.target), " is the same file as ", QuotedText(conversion.source)));
   }
+  if (IsNoFile(conversion.target)) {
+    return absl::FailedPreconditionError(absl::StrCat(QuotedText(conversion.target), " is there, and is no file"));
+  }
   ABSL_ASSIGN_OR_RETURN(const Metadata metadata, TargetMetadata(source, conversion));
   absl::StatusOr<SaveReport> report;
   {
@@ -114,7 +123,7 @@ int ConvertFile(const Conversion& conversion) {
   const absl::Status status = Convert(conversion);
   if (status.ok()) return kExitGood;
   Complain(absl::StripPrefix(status.message(), "rank 0: "));
-  return IsBadFile(status) ? kExitBad : kExitTrouble;
+  return IsBadFile(status) || absl::IsUnimplemented(status) ? kExitBad : kExitTrouble;
 }
 
 }  // namespace cohort::ckpt

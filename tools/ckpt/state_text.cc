@@ -3,11 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "c10/core/Device.h"
@@ -33,17 +29,6 @@ namespace cohort::ckpt {
 namespace {
 
 using c10::IValue;
-
-std::string FloatText(double value) {
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  const auto bits = std::bit_cast<uint64_t>(value);
-  if (bits == std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN())) return "nan";
-  if (std::isnan(value)) return absl::StrFormat("nan (0x%016x)", bits);
-  char buffer[32];  // the shortest form that reads back as the same has at most 24 characters
-  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
 
 // Not a container, not a tensor.
 Value Leaf(const IValue& value) {
@@ -170,6 +155,7 @@ std::string Reason(const absl::Status& status, std::string_view path) {
   std::string_view reason = status.message();
   for (const std::string& quoted : {QuotedText(path), absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\"")}) {
     if (absl::ConsumePrefix(&reason, absl::StrCat(quoted, ": "))) break;
+    if (absl::ConsumePrefix(&reason, absl::StrCat("open ", quoted, ": "))) break;
   }
   return Printable(reason);
 }

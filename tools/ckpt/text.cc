@@ -1,8 +1,13 @@
 #include "cohort/tools/ckpt/text.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -95,7 +100,18 @@ std::string Shortened(std::string_view text) {
   if (text.size() <= kLongest) return std::string(text);
   size_t end = kShown;
   while ((static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
-  return absl::StrCat(text.substr(0, end), "... (", text.size(), " characters)");
+  return absl::StrCat(text.substr(0, end), "... (", text.size(), " bytes)");
+}
+
+std::string FloatText(double value) {
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  const auto bits = std::bit_cast<uint64_t>(value);
+  if (bits == std::bit_cast<uint64_t>(std::numeric_limits<double>::quiet_NaN())) return "nan";
+  if (std::isnan(value)) return absl::StrFormat("nan (0x%016x)", bits);
+  char buffer[32];  // the shortest form that reads back as the same has at most 24 characters
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
 }
 
 std::string BytesText(int64_t num_bytes) {

@@ -28,6 +28,9 @@ std::string NameText(std::string_view name);
 // `text`, or its beginning and how long it is if it is too long to be looked at.
 std::string Shortened(std::string_view text);
 
+// The shortest form that reads back as the same, recognizable as a float; of a NaN that is not the usual one, its bits.
+std::string FloatText(double value);
+
 // "17 bytes", "1.5 MiB".
 std::string BytesText(int64_t num_bytes);
 

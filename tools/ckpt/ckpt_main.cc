@@ -1,0 +1,72 @@
+// ckpt: looks at checkpoint files, compares and converts them. See HelpText().
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "cohort/checkpoint/state_file.h"
+#include "cohort/tools/ckpt/commands.h"
+#include "cohort/tools/ckpt/console.h"
+#include "cohort/tools/ckpt/options.h"
+#include "cohort/tools/ckpt/text.h"
+
+namespace cohort::ckpt {
+namespace {
+
+int Run(const Options& options) {
+  const std::vector<std::string>& paths = options.paths;
+  switch (options.command) {
+    case Command::kHelp:
+      break;
+    case Command::kList:
+      return ListDirectory(paths[0]);
+    case Command::kShow:
+      return ShowFile(paths[0], options.as_json);
+    case Command::kVerify:
+      return VerifyFiles(paths);
+    case Command::kDiff:
+      return DiffFiles(paths[0], paths[1]);
+    case Command::kConvert: {
+      const auto format = options.target == Target::kTorch ? StateFormat::kTorch : StateFormat::kSafetensors;
+      return ConvertFile(
+          {.source = paths[0], .target = paths[1], .format = format, .drop_metadata = options.drop_metadata});
+    }
+  }
+  Print(HelpText());
+  return kExitGood;
+}
+
+int Main(int argc, char** argv) {
+  // A reader that has seen enough must not end a conversion; Print knows what to do.
+  std::signal(SIGPIPE, SIG_IGN);
+  // A limit on the size of files is then an error that names the file, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const absl::StatusOr<Options> options = ParseOptions(absl::MakeConstSpan(argv + 1, argc - 1));
+  if (!options.ok()) {
+    Complain(absl::StrCat(options.status().message(), " (see ckpt --help)"));
+    return kExitTrouble;
+  }
+  // Paths mean what they mean to the person who typed `bazel run`.
+  const char* const directory = std::getenv("BUILD_WORKING_DIRECTORY");
+  if (directory != nullptr && chdir(directory) != 0) {
+    Complain(absl::StrCat("BUILD_WORKING_DIRECTORY=", directory, ": cannot go there"));
+    return kExitTrouble;
+  }
+  const int exit_code = Run(*options);
+  const absl::Status written = OutputError();
+  if (written.ok()) return exit_code;
+  Complain(written.message());
+  return kExitTrouble;
+}
+
+}  // namespace
+}  // namespace cohort::ckpt
+
+int main(int argc, char** argv) { return cohort::ckpt::Main(argc, argv); }
