@@ -242,6 +242,24 @@ TEST_P(StateFileTest, OneTensorIsReadByItsName) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("only tensors for the CPU can be mapped")));
 }
 
+TEST_P(StateFileTest, ForTheMetaDeviceNoTensorIsRead) {
+  std::string contents = Contents(Dict({{"a", at::zeros({3, 2}, at::kLong)}, {"step", 7}}));
+  const auto damaged = contents.find(std::string(48, '\0'));
+  ASSERT_NE(damaged, std::string::npos);
+  contents[damaged + 24] = 1;  // among the tensor's bytes: whoever reads them must complain
+  const absl::StatusOr<StateFile> file = StateFile::FromBytes(contents, "file");
+  ASSERT_THAT(file, IsOk());
+  EXPECT_THAT(file->Read(), StatusIs(absl::StatusCode::kDataLoss));
+  const absl::StatusOr<IValue> state = file->Read({.device = c10::kMeta});
+  ASSERT_THAT(state, IsOk());
+  EXPECT_EQ(state->toGenericDict().at("step").toInt(), 7);
+  const at::Tensor a = state->toGenericDict().at("a").toTensor();
+  EXPECT_TRUE(a.is_meta());
+  EXPECT_EQ(a.sizes(), at::IntArrayRef({3, 2}));
+  EXPECT_EQ(a.scalar_type(), at::kLong);
+  EXPECT_THAT(file->ReadTensor("a", {.device = c10::kMeta, .verify = false}), IsOk());
+}
+
 TEST_P(StateFileTest, ReadsIntoMemoryOfAnyLayout) {
   const at::Tensor weight = at::randn({3, 4});
   const StateFile file = Written(Dict({{"w", weight}, {"v", weight.t().clone().t()}}));

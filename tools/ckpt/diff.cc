@@ -60,7 +60,8 @@ class Differ {
   Differ(StateFile first, StateFile second, std::string what)
       : first_(std::move(first)), second_(std::move(second)), bar_(std::move(what)) {
     for (const StateFile* file : {&first_, &second_}) {
-      for (const TensorHeader& header : file->tensors()) total_ += 2 * NumBytes(header);
+      const int64_t passes = file->has_checksums() ? 2 : 1;
+      for (const TensorHeader& header : file->tensors()) total_ += passes * NumBytes(header);
     }
   }
 
