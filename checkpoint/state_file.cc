@@ -149,9 +149,9 @@ absl::Status InParallel(size_t n, absl::FunctionRef<absl::Status(size_t)> work) 
 
 absl::Status Compare(const StoredBytes& stored, uint32_t found) {
   if (!stored.crc32.has_value() || found == *stored.crc32) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrFormat("the %d bytes from %d on have the checksum %08x, and %08x was saved with them: the file is damaged",
-                      stored.num_bytes, stored.begin, found, *stored.crc32));
+  return absl::DataLossError(absl::StrFormat(
+      "the %d bytes from %d on have the checksum %08x, and %08x was saved with them: the file is damaged",
+      stored.num_bytes, stored.begin, found, *stored.crc32));
 }
 
 // Reads all of `stored` into `memory`, and verifies it if it is asked to.
@@ -261,8 +261,7 @@ class Reader {
     for (const size_t i : wanted) storages_[i] = at::empty({state_.storages[i].num_bytes}, at::kByte);
     ABSL_RETURN_IF_ERROR(InParallel(wanted.size(), [&](size_t k) {
       const size_t i = wanted[k];
-      return ReadAll(file_, state_.storages[i], options_.verify,
-                     static_cast<char*>(storages_[i].mutable_data_ptr()));
+      return ReadAll(file_, state_.storages[i], options_.verify, static_cast<char*>(storages_[i].mutable_data_ptr()));
     }));
     if (!options_.device.is_cpu()) {
       for (const size_t i : wanted) storages_[i] = storages_[i].to(options_.device);
@@ -278,7 +277,8 @@ class Reader {
     at::Tensor& bytes = storages_[tensor.storage];
     const StoredBytes& stored = state_.storages[tensor.storage];
     if (bytes.defined() || stored.begin % internal::InfoOf(tensor.dtype).num_bytes != 0) return;
-    bytes = at::from_blob(map_.get() + stored.begin, {stored.num_bytes}, [map = map_](void*) {}, at::kByte);
+    bytes = at::from_blob(
+        map_.get() + stored.begin, {stored.num_bytes}, [map = map_](void*) {}, at::kByte);
   }
 
   const StoredState& state_;
@@ -409,8 +409,8 @@ absl::StatusOr<StateFile> StateFile::At(std::string_view key) const {
     }
     if (keys.size() < 20) keys.push_back(Quoted(name));
   }
-  return part_->contents->InThisFile(absl::NotFoundError(absl::StrCat(
-      what, " has no key ", Quoted(key), "; it has ", keys.empty() ? "none" : absl::StrJoin(keys, ", "))));
+  return part_->contents->InThisFile(absl::NotFoundError(
+      absl::StrCat(what, " has no key ", Quoted(key), "; it has ", keys.empty() ? "none" : absl::StrJoin(keys, ", "))));
 }
 
 absl::StatusOr<c10::IValue> StateFile::Read(const ReadOptions& options) const {
@@ -421,7 +421,8 @@ absl::StatusOr<c10::IValue> StateFile::Read(const ReadOptions& options) const {
       ABSL_RETURN_IF_ERROR(CheckOptions(options));
       Reader reader(contents.state, *contents.file, options);
       ABSL_RETURN_IF_ERROR(reader.Prepare(part_->indices));
-      return internal::PutTogether(*part_->tree, [&](size_t i) -> absl::StatusOr<at::Tensor> { return reader.Tensor(i); });
+      return internal::PutTogether(*part_->tree,
+                                   [&](size_t i) -> absl::StatusOr<at::Tensor> { return reader.Tensor(i); });
     }();
   });
   ABSL_RETURN_IF_ERROR(contents.InThisFile(status.ok() ? result.status() : status));

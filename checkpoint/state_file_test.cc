@@ -71,7 +71,8 @@ std::string Show(const IValue& value) {
   }
   if (value.isGenericDict()) {
     std::string text = "{";
-    for (const auto& item : value.toGenericDict()) absl::StrAppend(&text, Show(item.key()), ":", Show(item.value()), ",");
+    for (const auto& item : value.toGenericDict())
+      absl::StrAppend(&text, Show(item.key()), ":", Show(item.value()), ",");
     return text + "}";
   }
   if (value.isList() || value.isTuple()) {
@@ -122,10 +123,12 @@ IValue Everything() {
   return Dict({
       {"model", Dict({{"fc.weight", at::arange(6, at::kFloat).reshape({2, 3})}, {"fc.bias", at::ones({2})}})},
       {"optimizer", Dict({{"state", Dict({{0, Dict({{"step", at::scalar_tensor(3.0)}})}, {-7, Dict({})}})},
-                          {"param_groups", List({Dict({{"lr", 0.1}, {"betas", c10::ivalue::Tuple::create({0.9, 0.999})},
-                                                       {"foreach", IValue()}, {"maximize", false}})})}})},
-      {"numbers", List({INT64_MIN, INT64_MAX, 0, -1, 255, 256, 65536, -0.0, nan, INFINITY, -INFINITY, 5e-324, 1e308, 1.0,
-                        c10::complex<double>(1.5, -0.0)})},
+                          {"param_groups", List({Dict({{"lr", 0.1},
+                                                       {"betas", c10::ivalue::Tuple::create({0.9, 0.999})},
+                                                       {"foreach", IValue()},
+                                                       {"maximize", false}})})}})},
+      {"numbers", List({INT64_MIN, INT64_MAX, 0, -1, 255, 256, 65536, -0.0, nan, INFINITY, -INFINITY, 5e-324, 1e308,
+                        1.0, c10::complex<double>(1.5, -0.0)})},
       {"text", List({"", "a\"b\\c\n\x01", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", std::string(300, 'x')})},
       {"empty", List({Dict({}), List({}), c10::ivalue::Tuple::create({})})},
       {"$tensor", true},
@@ -139,10 +142,17 @@ TEST_P(StateFileTest, AStateOfEveryKindOfValueComesBackExactly) {
 }
 
 TEST_P(StateFileTest, EveryDtypeComesBackBitForBit) {
-  for (const at::ScalarType type :
-       {at::kBool, at::kByte, at::kUInt16, at::kUInt32, at::kUInt64, at::kChar, at::kShort, at::kInt, at::kLong,
-        at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexHalf, at::kComplexFloat, at::kComplexDouble,
-        at::kFloat8_e5m2, at::kFloat8_e5m2fnuz, at::kFloat8_e4m3fn, at::kFloat8_e4m3fnuz, at::kFloat8_e8m0fnu}) {
+  for (const at::ScalarType type : {at::kBool,          at::kByte,
+                                    at::kUInt16,        at::kUInt32,
+                                    at::kUInt64,        at::kChar,
+                                    at::kShort,         at::kInt,
+                                    at::kLong,          at::kHalf,
+                                    at::kBFloat16,      at::kFloat,
+                                    at::kDouble,        at::kComplexHalf,
+                                    at::kComplexFloat,  at::kComplexDouble,
+                                    at::kFloat8_e5m2,   at::kFloat8_e5m2fnuz,
+                                    at::kFloat8_e4m3fn, at::kFloat8_e4m3fnuz,
+                                    at::kFloat8_e8m0fnu}) {
     const int64_t size = c10::elementSize(type);
     // Every byte there is; bools are 0 or 1.
     at::Tensor bytes = at::arange(256, at::kByte).repeat({size});
@@ -221,9 +231,9 @@ TEST_P(StateFileTest, APartIsReadAlone) {
   ASSERT_THAT(model, IsOk());
   EXPECT_EQ(model->tensors()[1].name, "fc.bias");
   EXPECT_EQ(Show(*model->Read()), Show(Everything().toGenericDict().at("model")));
-  EXPECT_THAT(model->At("fc"), StatusIs(absl::StatusCode::kNotFound,
-                                        AllOf(HasSubstr(path_), HasSubstr("\"model\" has no key \"fc\""),
-                                              HasSubstr("it has \"fc.weight\", \"fc.bias\""))));
+  EXPECT_THAT(model->At("fc"),
+              StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr(path_), HasSubstr("\"model\" has no key \"fc\""),
+                                                          HasSubstr("it has \"fc.weight\", \"fc.bias\""))));
   EXPECT_THAT(model->At("fc.bias")->At("x"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is no dict")));
 }
 
@@ -337,7 +347,8 @@ TEST_P(StateFileTest, VerifyTellsHowFarItIs) {
     EXPECT_GT(done, last);
     EXPECT_EQ(total, (4 << 20) + 40);
     last = done;
-  }), IsOk());
+  }),
+              IsOk());
   EXPECT_EQ(last, (4 << 20) + 40);
 }
 
@@ -372,15 +383,15 @@ TEST_P(StateFileTest, RefusesWhatNoFileHolds) {
 TEST(StateFileOpenTest, SaysWhatIsWrongWithThePath) {
   const std::string directory = FreshDirectory();
   EXPECT_THAT(StateFile::Open(directory + "/none"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
-  EXPECT_THAT(StateFile::Open(directory),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("it is a directory")));
+  EXPECT_THAT(StateFile::Open(directory), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("it is a directory")));
   WriteFile(directory + "/empty", "");
   EXPECT_THAT(StateFile::Open(directory + "/empty"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
 }
 
 TEST(SafetensorsFileTest, MetadataComesBack) {
   StringFile file;
-  ASSERT_THAT(WriteSafetensorsFile(Dict({{"w", at::ones({1})}}), {{"format", "pt"}, {"note", "\xc3\xa4"}}, file), IsOk());
+  ASSERT_THAT(WriteSafetensorsFile(Dict({{"w", at::ones({1})}}), {{"format", "pt"}, {"note", "\xc3\xa4"}}, file),
+              IsOk());
   const std::string path = FreshDirectory() + "/w.safetensors";
   WriteFile(path, file.contents());
   const absl::StatusOr<StateFile> read = StateFile::Open(path);
@@ -391,10 +402,9 @@ TEST(SafetensorsFileTest, MetadataComesBack) {
 
 TEST(SafetensorsFileTest, WhatHasNoNegativeIsRefusedBeforeAnythingIsWritten) {
   StringFile file;
-  EXPECT_THAT(
-      WriteSafetensorsFile(
-          Dict({{"a", at::ones({9})}, {"b", at::ones({1}).to(at::kFloat8_e5m2)._neg_view()}}), {}, file),
-      StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"b\" is marked as negated")));
+  EXPECT_THAT(WriteSafetensorsFile(Dict({{"a", at::ones({9})}, {"b", at::ones({1}).to(at::kFloat8_e5m2)._neg_view()}}),
+                                   {}, file),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("\"b\" is marked as negated")));
   EXPECT_EQ(file.num_bytes(), 0);
 }
 

@@ -5,7 +5,6 @@
 #ifndef COHORT_TOOLS_CKPT_COMMANDS_H_
 #define COHORT_TOOLS_CKPT_COMMANDS_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 

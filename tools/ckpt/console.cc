@@ -63,9 +63,9 @@ void ProgressBar::Show(int64_t done, int64_t total) {
   constexpr int kWidth = 30;
   const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
   const int full = static_cast<int>(share * kWidth);
-  WriteAll(STDERR_FILENO, absl::StrFormat("\r\033[K%s [%s%s] %3d%% of %s", what_, std::string(full, '#'),
-                                          std::string(kWidth - full, ' '), static_cast<int>(share * 100),
-                                          BytesText(total)));
+  WriteAll(STDERR_FILENO,
+           absl::StrFormat("\r\033[K%s [%s%s] %3d%% of %s", what_, std::string(full, '#'),
+                           std::string(kWidth - full, ' '), static_cast<int>(share * 100), BytesText(total)));
 }
 
 }  // namespace cohort::ckpt

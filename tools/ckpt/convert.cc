@@ -15,9 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/safetensors_file.h"
 #include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/tensor_header.h"
 #include "cohort/checkpoint/torch_file.h"
 #include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/process_group.h"
@@ -72,9 +74,9 @@ absl::StatusOr<Metadata> TargetMetadata(const StateFile& source, const Conversio
   }
   for (const auto& [key, text] : source.metadata()) {
     if (key == "format" || conversion.drop_metadata) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(QuotedText(source.path()), ": a .pt file has no place for the metadata ", Shortened(QuotedText(key)),
-                     "; --drop-metadata leaves it out"));
+    return absl::InvalidArgumentError(absl::StrCat(QuotedText(source.path()),
+                                                   ": a .pt file has no place for the metadata ",
+                                                   Shortened(QuotedText(key)), "; --drop-metadata leaves it out"));
   }
   return Metadata();
 }

@@ -1,8 +1,6 @@
 // Both files are verified first, because values that no checksum vouches for say nothing. Then tensors are read one pair
 // at a time.
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -47,7 +45,8 @@ std::map<Key, const Named*> ByName(absl::Span<const Named> all) {
 
 std::string Text(const TensorDifference& difference, int64_t num_elements) {
   if (difference.num_different == 0) return "bit-equal";
-  std::string text = absl::StrCat(difference.num_different, " of ", num_elements, " elements differ, max abs difference ");
+  std::string text =
+      absl::StrCat(difference.num_different, " of ", num_elements, " elements differ, max abs difference ");
   if (difference.is_integral) return absl::StrCat(text, difference.max_integral);
   const bool is_all_nan = difference.num_nan == difference.num_different;
   absl::StrAppend(&text, is_all_nan ? "nan" : FloatText(difference.max));

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/tensor_header.h"
 #include "cohort/tools/ckpt/commands.h"
 #include "cohort/tools/ckpt/console.h"
 #include "cohort/tools/ckpt/state_text.h"
@@ -72,7 +73,8 @@ std::string ShowText(const StateFile& file, const std::vector<Value>& values) {
   if (!metadata.empty()) absl::StrAppend(&out, "\nmetadata\n", metadata.Text("  "));
   Table tensors({3});
   for (const TensorHeader& header : file.tensors()) {
-    tensors.Add({Shortened(NameText(header.name)), DtypeText(header), ShapeText(header), absl::StrCat(NumBytes(header))});
+    tensors.Add(
+        {Shortened(NameText(header.name)), DtypeText(header), ShapeText(header), absl::StrCat(NumBytes(header))});
   }
   absl::StrAppend(&out, "\n", Count(file.tensors().size(), "tensor"), ", ", BytesText(total), "\n", tensors.Text("  "));
   Table others;
@@ -90,11 +92,11 @@ std::string ShowJson(const StateFile& file, const std::vector<Value>& values) {
   const auto dump = [](const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); };
   Json metadata = Json::object();
   for (const auto& [key, text] : file.metadata()) metadata[key] = text;
-  std::string out = absl::StrCat("{\"file\": ", dump(file.path()), ",\n \"format\": ",
-                                 file.format() == StateFormat::kTorch ? "\"torch\"" : "\"safetensors\"",
-                                 ",\n \"bytes\": ", FileBytes(file.path()),
-                                 ",\n \"checksums\": ", file.has_checksums() ? "true" : "false",
-                                 ",\n \"metadata\": ", dump(metadata), ",\n \"tensors\": [");
+  std::string out = absl::StrCat(
+      "{\"file\": ", dump(file.path()),
+      ",\n \"format\": ", file.format() == StateFormat::kTorch ? "\"torch\"" : "\"safetensors\"",
+      ",\n \"bytes\": ", FileBytes(file.path()), ",\n \"checksums\": ", file.has_checksums() ? "true" : "false",
+      ",\n \"metadata\": ", dump(metadata), ",\n \"tensors\": [");
   std::string_view separator = "\n  ";
   for (const TensorHeader& header : file.tensors()) {
     absl::StrAppend(&out, separator, "{\"name\": ", dump(header.name), ", \"dtype\": \"", DtypeText(header),

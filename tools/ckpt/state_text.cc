@@ -108,7 +108,9 @@ class Collector {
   // `depth` 0 is the state itself.
   void Add(const IValue& value, const std::string& name, int depth) {
     if (value.isTensor()) return;
-    const auto below = [&](std::string_view key) { return depth == 0 ? std::string(key) : absl::StrCat(name, ".", key); };
+    const auto below = [&](std::string_view key) {
+      return depth == 0 ? std::string(key) : absl::StrCat(name, ".", key);
+    };
     if (value.isGenericDict()) {
       const auto dict = value.toGenericDict();
       Put(SplitDict(dict), name);
@@ -140,16 +142,15 @@ class Collector {
 absl::StatusOr<StateFile> OpenState(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        QuotedText(path), ": it is ",
-        S_ISDIR(info.st_mode) ? "a directory" : S_ISFIFO(info.st_mode) ? "a pipe" : "not a regular file"));
+    return absl::FailedPreconditionError(absl::StrCat(QuotedText(path), ": it is ",
+                                                      S_ISDIR(info.st_mode)    ? "a directory"
+                                                      : S_ISFIFO(info.st_mode) ? "a pipe"
+                                                                               : "not a regular file"));
   }
   return StateFile::Open(path);
 }
 
-bool IsBadFile(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
-}
+bool IsBadFile(const absl::Status& status) { return absl::IsInvalidArgument(status) || absl::IsDataLoss(status); }
 
 std::string Reason(const absl::Status& status, std::string_view path) {
   std::string_view reason = status.message();
@@ -166,9 +167,7 @@ int64_t NumBytes(const TensorHeader& header) {
   return number;
 }
 
-std::string DtypeText(const TensorHeader& header) {
-  return std::string(c10::getDtypeNames(header.dtype).first);
-}
+std::string DtypeText(const TensorHeader& header) { return std::string(c10::getDtypeNames(header.dtype).first); }
 
 std::string ShapeText(const TensorHeader& header) { return absl::StrCat("[", absl::StrJoin(header.sizes, ", "), "]"); }
 

@@ -43,8 +43,8 @@ void ComparePiece(const at::Tensor& a, const at::Tensor& b, TensorDifference& di
     if (std::memcmp(bytes_a + i * size, bytes_b + i * size, size) == 0) continue;
     ++difference.num_different;
     if (is_complex) {
-      const c10::complex<double> apart = wide_a.const_data_ptr<c10::complex<double>>()[i] -
-                                         wide_b.const_data_ptr<c10::complex<double>>()[i];
+      const c10::complex<double> apart =
+          wide_a.const_data_ptr<c10::complex<double>>()[i] - wide_b.const_data_ptr<c10::complex<double>>()[i];
       AddFloat(std::hypot(apart.real(), apart.imag()), 0, difference);
     } else if (difference.is_integral) {
       const int64_t x = wide_a.const_data_ptr<int64_t>()[i];
@@ -62,7 +62,8 @@ void CompareInPieces(const at::Tensor& a, const at::Tensor& b, absl::FunctionRef
                      TensorDifference& difference) {
   if (a.numel() <= kPieceElements) {
     if (a.numel() > 0) {
-      ComparePiece(a.resolve_conj().resolve_neg().contiguous(), b.resolve_conj().resolve_neg().contiguous(), difference);
+      ComparePiece(a.resolve_conj().resolve_neg().contiguous(), b.resolve_conj().resolve_neg().contiguous(),
+                   difference);
     }
     done_more(a.numel());
     return;

@@ -46,9 +46,9 @@ bool IsTreacherous(uint32_t code) {
   struct Range {
     uint32_t first, last;
   };
-  constexpr Range kRanges[] = {{0, 0x1F},        {0x7F, 0x9F},      {0xAD, 0xAD},      {0x61C, 0x61C},
-                               {0x180E, 0x180E}, {0x200B, 0x200F},  {0x2028, 0x202E},  {0x2060, 0x206F},
-                               {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB},  {0xE0000, 0xE0FFF}};
+  constexpr Range kRanges[] = {{0, 0x1F},        {0x7F, 0x9F},     {0xAD, 0xAD},      {0x61C, 0x61C},
+                               {0x180E, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E},  {0x2060, 0x206F},
+                               {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}};
   return std::any_of(std::begin(kRanges), std::end(kRanges),
                      [&](const Range& range) { return code >= range.first && code <= range.last; });
 }

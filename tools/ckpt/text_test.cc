@@ -19,8 +19,10 @@ TEST(TextTest, NamesThatCouldPassForSomethingElseAreQuoted) {
 
 TEST(TextTest, WhatDrivesATerminalIsEscaped) {
   EXPECT_EQ(QuotedText("\x1b[31m\n\t\r\x7f"), R"("\x1b[31m\n\t\x0d\x7f")");
-  EXPECT_EQ(QuotedText("\xC2\x9B"), R"("\u{9b}")");               // the one-character form of ESC [
-  EXPECT_EQ(QuotedText("a\xE2\x80\xAE" "b"), R"("a\u{202e}b")");  // turns the writing direction
+  EXPECT_EQ(QuotedText("\xC2\x9B"), R"("\u{9b}")");  // the one-character form of ESC [
+  EXPECT_EQ(QuotedText("a\xE2\x80\xAE"
+                       "b"),
+            R"("a\u{202e}b")");  // turns the writing direction
   EXPECT_EQ(QuotedText("a\xEF\xBB\xBF"), R"("a\u{feff}")");
   EXPECT_EQ(Printable("\"a\\x\"\x1b"), R"("a\x"\x1b)");
 }

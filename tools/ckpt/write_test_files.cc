@@ -48,8 +48,8 @@ IValue Run(double lr, int64_t step, const at::Tensor& weight, const at::Tensor& 
                              {"params", List({0, 1})}});
   return Dict({{"version", 1},
                {"model", Dict({{"weight", weight}, {"bias", bias}})},
-               {"optimizer", Dict({{"state", Dict({{0, Dict({{"step", at::tensor(3.0f)}})}})},
-                                   {"param_groups", List({group})}})},
+               {"optimizer",
+                Dict({{"state", Dict({{0, Dict({{"step", at::tensor(3.0f)}})}})}, {"param_groups", List({group})}})},
                {"step", step},
                {"epoch", 2},
                {"note", "two\nlines"}});
@@ -94,9 +94,7 @@ IValue Dtypes(bool is_second) {
 }
 
 // The same joined name twice: .pt holds it, safetensors does not.
-IValue TwoOfOneName() {
-  return Dict({{"a.b", at::zeros({1})}, {"a", Dict({{"b", at::ones({1})}})}});
-}
+IValue TwoOfOneName() { return Dict({{"a.b", at::zeros({1})}, {"a", Dict({{"b", at::ones({1})}})}}); }
 
 // Of another writer: no checksums, and the tensor lies where the processor cannot load it from.
 absl::Status WriteOthersFile(cohort::WritableFile& file) {

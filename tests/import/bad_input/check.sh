@@ -118,6 +118,16 @@ cp "$libraries/libcudart.so.13" "$scratch/opt/torch/lib"
 taken @libtorch LIBTORCH="$scratch/opt/torch" tree/torch/lib/libcudart.so.13
 [[ ! -e $output_base/external/libtorch/tree/nvidia ]] || die "$scratch/opt/nvidia has nothing to do with $scratch/opt/torch, and is taken."
 
+# ---- A LibTorch without CUDA ----
+
+# Who looks at everything that some build could need, as `query` does, is not in the way of that; who builds with CUDA is told.
+readonly cpu_only=--repo_env=LIBTORCH=$scratch/opt/torch
+bazel query "$cpu_only" 'deps(@cohort//runtime)' >"$scratch/query" 2>"$scratch/out" ||
+  die "what depends on a LibTorch without CUDA cannot be looked at: $(cat "$scratch/out")"
+grep -qx '@libtorch_cuda//:torch' "$scratch/query" || die "a query does not look at both sides of a select: $(cat "$scratch/query")"
+refused build --nobuild "$cpu_only" --@cohort//third_party/libtorch:cuda @cohort//runtime -- \
+  "LIBTORCH=$scratch/opt/torch: has no CUDA: there is no libtorch_cuda.so in $scratch/opt/torch/lib"
+
 # ---- Gloo's headers ----
 
 refused query --repo_env=GLOO=/there/is/none @gloo//:BUILD.bazel -- GLOO=/there/is/none 'has no gloo/context.h' 'must be the absolute path of'
