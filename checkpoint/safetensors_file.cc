@@ -67,15 +67,20 @@ absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::str
   ABSL_ASSIGN_OR_RETURN(const SafetensorsLayout layout,
                         internal::LayOutSafetensors(parts.tree, shapes, {metadata.begin(), metadata.end()}));
 
-  ABSL_RETURN_IF_ERROR(file.Append(layout.header));
   std::vector<uint32_t> crc32s(parts.tensors.size());
+  const std::string_view header = layout.header;
+  const size_t reserved = layout.Checksums(crc32s).bytes.size();
+  ABSL_RETURN_IF_ERROR(file.Append(header.substr(0, layout.checksums_offset)));
+  ABSL_RETURN_IF_ERROR(file.Reserve(static_cast<int64_t>(reserved)));
+  ABSL_RETURN_IF_ERROR(file.Append(header.substr(layout.checksums_offset + reserved)));
   for (const size_t i : layout.order) {
     const auto append = [&](std::string_view bytes) -> absl::Status {
       // In pieces that are still in the cache when they are written.
       for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kPieceBytes))) {
         const std::string_view piece = bytes.substr(0, kPieceBytes);
-        crc32s[i] = internal::Crc32(piece, crc32s[i]);
-        ABSL_RETURN_IF_ERROR(file.Append(piece));
+        const uint32_t crc32 = internal::Crc32(piece);
+        crc32s[i] = internal::CombineCrc32(crc32s[i], crc32, static_cast<int64_t>(piece.size()));
+        ABSL_RETURN_IF_ERROR(file.AppendWithCrc32(piece, crc32));
       }
       return absl::OkStatus();
     };

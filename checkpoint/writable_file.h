@@ -10,14 +10,15 @@
 #endif
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 
 namespace cohort {
 
-// A file being written, front to back but for fields that are known last. Not thread-safe. Owned by whoever hands it out; a payload neither closes nor
-// syncs it.
+// A file being written, front to back but for fields that are known last. Not thread-safe. Owned by whoever hands it out;
+// a payload neither closes nor syncs it.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
@@ -30,8 +31,19 @@ class WritableFile {
   // quota, size limit), Unavailable (I/O error), and so on.
   virtual absl::Status Append(std::string_view bytes) = 0;
 
-  // Local. Replaces bytes that were appended before: `offset` + size must not exceed num_bytes(). Not for seeking about:
-  // for a checksum or a length that stands before what it is of. Errors and what comes after them: as Append.
+  // The same for bytes whose CRC-32 (that of zip and zlib) the caller has computed: who keeps a checksum of the whole file
+  // then need not do it again.
+  virtual absl::Status AppendWithCrc32(std::string_view bytes, uint32_t crc32) {
+    (void)crc32;
+    return Append(bytes);
+  }
+
+  // Local. Appends `num_bytes` bytes that are known later: what they are is unspecified until Overwrite, of just
+  // these, says it.
+  virtual absl::Status Reserve(int64_t num_bytes) { return Append(std::string(num_bytes, '\0')); }
+
+  // Local. Fills bytes that Reserve appended, all that one call of it did, once. For a checksum or a length that stands
+  // before what it is of. Errors and what comes after them: as Append.
   virtual absl::Status Overwrite(int64_t offset, std::string_view bytes) = 0;
 
   // Bytes appended so far.

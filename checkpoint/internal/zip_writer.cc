@@ -118,11 +118,12 @@ absl::Status ZipWriter::BeginEntry(std::string_view name, int64_t num_bytes) {
 }
 
 absl::Status ZipWriter::Append(std::string_view bytes) {
-  num_appended_ += static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     const std::string_view piece = bytes.substr(0, kPieceBytes);
-    crc_ = Crc32(piece, crc_);
-    ABSL_RETURN_IF_ERROR(file_.Append(piece));
+    const uint32_t crc = Crc32(piece);
+    crc_ = CombineCrc32(crc_, crc, static_cast<int64_t>(piece.size()));
+    ABSL_RETURN_IF_ERROR(file_.AppendWithCrc32(piece, crc));
+    num_appended_ += static_cast<int64_t>(piece.size());
     bytes.remove_prefix(piece.size());
   }
   return absl::OkStatus();
