@@ -1,6 +1,6 @@
 // The durable-replace protocol.
 //
-//  1  Make the directories that are missing. That one exists by now is no error, whoever made it.
+//  1  Make the directories that are missing.
 //  2  Remove the temporary files of dead processes from the target's directory: before we need space, and only where
 //     the lock on the file says that its process is gone (FileSystem::RemoveIfAbandoned), so that a save of another job
 //     beside us is safe. Only of this host: not every network file system passes locks on, and to us a live file of
@@ -11,21 +11,14 @@
 //  5  fsync the file. Without this, file systems may do the rename first and the data later: after a loss of power the
 //     right name would hold zeros. An error here is final (FileSystem: OutputFile::Sync).
 //  6  Rename over the target. Readers see the old file or the new one; whoever has the old one open keeps it.
-//  7  fsync the target's directory, or a loss of power may undo the rename after we said that it was done. And the
-//     directories above it, all of them: any of them may be new. Not only those of step 1 are: a process that was
-//     killed after making them, or a save that failed, left directories which nobody has synced and which now look like
-//     old ones. An unchanged directory costs under a millisecond. One that we may not open is skipped: we cannot have
-//     made it.
+//  7  fsync the target's directory, or a loss of power may undo the rename after we said that it was done. And all
+//     directories above it (SyncUpwards says why).
 //
 // On an error before step 7 the temporary file is removed. Directories that were made stay: others may be using them by
 // then.
 
 #include "cohort/checkpoint/atomic_file.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,64 +32,30 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "cohort/checkpoint/file_system.h"
+#include "cohort/checkpoint/internal/directories.h"
 #include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/checkpoint/internal/temporary_name.h"
 
 namespace cohort {
 namespace {
 
-// The directory of an absolute path.
-std::string_view DirectoryOf(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
+using internal::DirectoryOf;
+using internal::MakeDirectories;
+using internal::SyncUpwards;
+using internal::TemporaryName;
+using internal::TemporaryPrefix;
 
-// What the names of this host's temporary files begin with. Hidden, and unlike any checkpoint's name, so that nobody
-// who lists a directory takes one for a checkpoint. The host's name is hashed to a fixed length: names may have 255
-// bytes only.
-std::string TemporaryPrefix() {
-  char host[256] = {};
-  gethostname(host, sizeof(host) - 1);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char* c = host; *c != '\0'; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 0x100000001b3;
-  return absl::StrFormat(".cohort-tmp-%016x-", hash);
-}
-
-std::string TemporaryName() {
-  uint64_t random = 0;
-  // Should it fail, the name is less random; Create still never takes one that exists.
-  [[maybe_unused]] const ssize_t size = getrandom(&random, sizeof(random), 0);
-  return absl::StrFormat("%s%d-%016x", TemporaryPrefix(), getpid(), random);
-}
-
-absl::Status MakeDirectories(FileSystem& file_system, std::string_view directory) {
-  if (file_system.Inspect(directory).ok()) return absl::OkStatus();
-  absl::Status made = file_system.MakeDirectory(directory);
-  if (absl::IsNotFound(made) && directory != "/") {
-    ABSL_RETURN_IF_ERROR(MakeDirectories(file_system, DirectoryOf(directory)));
-    made = file_system.MakeDirectory(directory);
-  }
-  return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
-}
+// TemporaryPrefix
+constexpr std::string_view kKind = "tmp";
 
 void RemoveLeftovers(FileSystem& file_system, std::string_view directory) {
-  const std::string prefix = TemporaryPrefix();
+  const std::string prefix = TemporaryPrefix(kKind);
   absl::StatusOr<std::vector<std::string>> names = file_system.List(directory);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (name.starts_with(prefix)) (void)file_system.RemoveIfAbandoned(absl::StrCat(directory, "/", name));
   }
-}
-
-absl::Status SyncUpwards(FileSystem& file_system, std::string_view directory) {
-  ABSL_RETURN_IF_ERROR(file_system.SyncDirectory(directory));
-  while (directory != "/") {
-    directory = DirectoryOf(directory);
-    const absl::Status synced = file_system.SyncDirectory(directory);
-    if (!synced.ok() && !absl::IsPermissionDenied(synced)) return synced;
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -124,7 +83,7 @@ absl::Status AtomicFile::MakeTemporary() {
   absl::StatusOr<std::unique_ptr<OutputFile>> file;
   std::string path;
   do {
-    path = absl::StrCat(DirectoryOf(target_), "/", TemporaryName());
+    path = absl::StrCat(DirectoryOf(target_), "/", TemporaryName(kKind));
     file = file_system_.Create(path, permissions);
   } while (absl::IsAborted(file.status()));
   ABSL_ASSIGN_OR_RETURN(file_, std::move(file));

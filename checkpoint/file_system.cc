@@ -2,7 +2,8 @@
 //
 // "In use" is an advisory lock (flock) on the file itself, taken when it is made. The kernel drops it when the process
 // ends, however it ends; no process id that is given out again, no container with process ids of its own, and no clock
-// can make a live file look abandoned. Where a file system has no such locks, nothing ever counts as abandoned.
+// can make a live file look abandoned. Where a file system has no such locks, nothing ever counts as abandoned. Lock
+// takes the same kind of lock.
 
 #include "cohort/checkpoint/file_system.h"
 
@@ -27,6 +28,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/internal/path_error.h"
@@ -107,6 +109,56 @@ class PosixFile final : public OutputFile {
   int64_t writeback_ = 0;  // the disk has been told to start on what is before this offset
 };
 
+// What is at most read of what the owner of a lock wrote.
+constexpr int64_t kMaxOwnerBytes = 1000;
+
+// The bytes of `fd` from its beginning, until there are more than `max_bytes` of them: then one more than that. In
+// pieces: what fstat says of the size is not always true, and may change.
+absl::StatusOr<std::string> ReadUpTo(int fd, int64_t max_bytes, std::string_view path) {
+  constexpr int64_t kPieceBytes = 64 << 10;
+  std::string bytes;
+  for (;;) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    const int64_t room = std::min(kPieceBytes - 1, max_bytes - size) + 1;
+    if (room <= 0) return bytes;
+    bytes.resize(size + room);
+    const ssize_t got = Uninterrupted([&] { return pread(fd, bytes.data() + size, room, size); });
+    if (got < 0) return PathError(errno, "read", path);
+    bytes.resize(size + got);
+    if (got == 0) return bytes;
+  }
+}
+
+absl::Status CheckRegular(int fd, std::string_view path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return PathError(errno, "stat", path);
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(path), " is not a regular file"));
+}
+
+// Why a file could not be opened. A socket cannot be, for instance.
+absl::Status OpenError(int error, std::string_view path) {
+  if (error != ENXIO) return PathError(error, "open", path);
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(path), " is not a regular file"));
+}
+
+class PosixLock final : public FileLock {
+ public:
+  explicit PosixLock(int fd) : fd_(fd) {}
+  PosixLock(const PosixLock&) = delete;
+  PosixLock& operator=(const PosixLock&) = delete;
+  // A child of this process may hold a copy of the descriptor for a moment, between fork and exec; closing ours alone
+  // would leave the lock to it. If we are such a child ourselves, the lock is our parent's.
+  ~PosixLock() override {
+    if (getpid() == owner_) flock(fd_, LOCK_UN);
+    close(fd_);
+  }
+
+ private:
+  const int fd_;
+  const pid_t owner_ = getpid();
+};
+
 class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<FileInfo> Inspect(std::string_view path) override {
@@ -116,7 +168,9 @@ class PosixFileSystem final : public FileSystem {
                           : S_ISDIR(info.st_mode) ? FileType::kDirectory
                           : S_ISLNK(info.st_mode) ? FileType::kSymlink
                                                   : FileType::kOther;
-    return FileInfo{.type = type, .permissions = static_cast<int>(info.st_mode & 0777)};
+    return FileInfo{.type = type,
+                    .permissions = static_cast<int>(info.st_mode & 0777),
+                    .num_bytes = type == FileType::kRegular ? int64_t{info.st_size} : 0};
   }
 
   absl::StatusOr<std::string> ReadLink(std::string_view path) override {
@@ -141,6 +195,17 @@ class PosixFileSystem final : public FileSystem {
     }
     if (errno != 0) return PathError(errno, "readdir", directory);
     return names;
+  }
+
+  absl::StatusOr<std::string> ReadSmallFile(std::string_view path, int64_t max_bytes) override {
+    const int fd =
+        Uninterrupted([&] { return open(std::string(path).c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
+    if (fd < 0) return OpenError(errno, path);
+    const absl::Cleanup close_fd = [&] { close(fd); };
+    ABSL_RETURN_IF_ERROR(CheckRegular(fd, path));
+    ABSL_ASSIGN_OR_RETURN(std::string bytes, ReadUpTo(fd, max_bytes, path));
+    if (static_cast<int64_t>(bytes.size()) <= max_bytes) return bytes;
+    return absl::OutOfRangeError(absl::StrCat(Quoted(path), " has more than ", max_bytes, " bytes"));
   }
 
   absl::StatusOr<std::unique_ptr<OutputFile>> Create(std::string_view path, std::optional<int> permissions) override {
@@ -200,6 +265,38 @@ class PosixFileSystem final : public FileSystem {
     return PathError(errno, "mkdir", path);
   }
 
+  absl::Status RemoveDirectory(std::string_view path) override {
+    if (rmdir(std::string(path).c_str()) == 0) return absl::OkStatus();
+    return PathError(errno, "rmdir", path);
+  }
+
+  absl::Status MakeSymlink(std::string_view target, std::string_view path) override {
+    if (symlink(std::string(target).c_str(), std::string(path).c_str()) == 0) return absl::OkStatus();
+    return PathError(errno, "symlink", path);
+  }
+
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(std::string_view path, std::string_view owner) override {
+    for (;;) {
+      // For writing, because network file systems lock exclusively only what is open for writing.
+      const int fd = Uninterrupted([&] {
+        return open(std::string(path).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+      });
+      if (fd < 0) return OpenError(errno, path);
+      absl::Cleanup close_fd = [&] { close(fd); };
+      ABSL_RETURN_IF_ERROR(CheckRegular(fd, path));
+      if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? IsLocked(fd, path) : NoLocks(errno, path);
+      std::move(close_fd).Cancel();
+      auto lock = std::make_unique<PosixLock>(fd);
+      // Somebody may have removed the file since we opened it. Then it is another one that the next process would lock.
+      if (!IsAt(fd, path)) continue;
+      // The text is for people. A full disk is no reason not to lock.
+      if (ftruncate(fd, 0) == 0) {
+        [[maybe_unused]] const ssize_t written = pwrite(fd, owner.data(), owner.size(), 0);
+      }
+      return lock;
+    }
+  }
+
   absl::Status SyncDirectory(std::string_view path) override {
     const int fd = Uninterrupted([&] { return open(std::string(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
     if (fd < 0) return PathError(errno, "open directory", path);
@@ -208,6 +305,27 @@ class PosixFileSystem final : public FileSystem {
     // What file systems answer that do not know fsync of a directory (CIFS, some in user space).
     if (errno == EINVAL || errno == ENOTSUP || errno == ENOSYS) return absl::OkStatus();
     return PathError(errno, "fsync directory", path);
+  }
+
+ private:
+  static absl::Status IsLocked(int fd, std::string_view path) {
+    absl::StatusOr<std::string> owner = ReadUpTo(fd, kMaxOwnerBytes, path);
+    // It may have got the lock a moment ago and not have written yet.
+    const bool is_known = owner.ok() && !owner->empty();
+    return absl::FailedPreconditionError(absl::StrCat(
+        Quoted(path), " is locked by ", is_known ? Quoted(*owner) : "a process that has not said who it is"));
+  }
+
+  static absl::Status NoLocks(int error, std::string_view path) {
+    const absl::Status failed = PathError(error, "flock", path);
+    return absl::UnimplementedError(absl::StrCat(failed.message(), "; the file system has no locks"));
+  }
+
+  static bool IsAt(int fd, std::string_view path) {
+    struct stat ours;
+    struct stat there;
+    return fstat(fd, &ours) == 0 && lstat(std::string(path).c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+           ours.st_ino == there.st_ino;
   }
 };
 

@@ -10,6 +10,7 @@
 #error "cohort needs C++20: build with --cxxopt=-std=c++20"
 #endif
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ enum class FileType { kRegular, kDirectory, kSymlink, kOther };
 
 struct FileInfo {
   FileType type = FileType::kRegular;
-  int permissions = 0;  // the lower nine bits of the mode: rwxrwxrwx
+  int permissions = 0;    // the lower nine bits of the mode: rwxrwxrwx
+  int64_t num_bytes = 0;  // of a regular file
 };
 
 // A new file that this process writes. Its destructor closes it; until then the file counts as in use
@@ -44,6 +46,13 @@ class OutputFile {
   // Blocks until all that was written is on the disk. Reports also what closing the file would. An error is final: the
   // kernel may have dropped the bytes, so a second try could succeed without them.
   virtual absl::Status Sync() = 0;
+};
+
+// A file that is locked: as long as the object lives no other process gets the lock. The kernel lets go of it when this
+// process ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
 };
 
 // Local, every method; may block as long as the disk does. Paths are absolute. Thread-safe.
@@ -71,6 +80,11 @@ class FileSystem {
   // The names in a directory, without "." and "..", in no order.
   virtual absl::StatusOr<std::vector<std::string>> List(std::string_view directory) = 0;
 
+  // The contents of a regular file, also through symlinks. Never waits for whoever writes a pipe.
+  //
+  // Errors: also InvalidArgument if it is no regular file; OutOfRange if it has more than `max_bytes`.
+  virtual absl::StatusOr<std::string> ReadSmallFile(std::string_view path, int64_t max_bytes) = 0;
+
   // Makes a new file and marks it as in use. Never opens one that exists, nor follows a symlink. Without `permissions`
   // it gets what the umask leaves of rw-rw-rw-.
   //
@@ -89,6 +103,22 @@ class FileSystem {
   virtual absl::Status RemoveIfAbandoned(std::string_view path) = 0;
 
   virtual absl::Status MakeDirectory(std::string_view path) = 0;
+
+  // Removes a directory that is empty.
+  //
+  // Errors: also FailedPrecondition if it is not.
+  virtual absl::Status RemoveDirectory(std::string_view path) = 0;
+
+  // Makes a new symlink at `path` that says `target`. Durable, what it says included, once its directory is synced.
+  virtual absl::Status MakeSymlink(std::string_view target, std::string_view path) = 0;
+
+  // Locks the file at `path` against every other Lock, of this process as well, and writes `owner` into it, for people
+  // and for the message of who comes second; a disk too full for that is no error. Makes the file if there is none;
+  // never follows a symlink. The file stays when the lock goes. Does not wait.
+  //
+  // Errors: also FailedPrecondition if it is locked: quotes what its owner wrote; Unimplemented if the file system has
+  // no locks; InvalidArgument if `path` is no regular file.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(std::string_view path, std::string_view owner) = 0;
 
   // Blocks until the directory's entries (what was made, renamed and removed in it) are on the disk. OK on file systems
   // that have no such operation.

@@ -406,6 +406,16 @@ class SlowDisk final : public FileSystem {
   absl::Status Remove(std::string_view path) override { return disk_.Remove(path); }
   absl::Status RemoveIfAbandoned(std::string_view path) override { return disk_.RemoveIfAbandoned(path); }
   absl::Status MakeDirectory(std::string_view path) override { return disk_.MakeDirectory(path); }
+  absl::StatusOr<std::string> ReadSmallFile(std::string_view path, int64_t max_bytes) override {
+    return disk_.ReadSmallFile(path, max_bytes);
+  }
+  absl::Status RemoveDirectory(std::string_view path) override { return disk_.RemoveDirectory(path); }
+  absl::Status MakeSymlink(std::string_view target, std::string_view path) override {
+    return disk_.MakeSymlink(target, path);
+  }
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(std::string_view path, std::string_view owner) override {
+    return disk_.Lock(path, owner);
+  }
 
  private:
   absl::Notification& other_returned_;

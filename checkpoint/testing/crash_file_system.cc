@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "cohort/checkpoint/file_system.h"
 
 namespace cohort::testing {
 namespace {
@@ -28,8 +30,20 @@ constexpr int kRoot = 0;
 // A test that leaves more changes unsynced than can be tried has gone wrong.
 constexpr int64_t kMaxOutcomes = 1 << 16;
 
+// As many as Linux follows.
+constexpr int kMaxSymlinks = 40;
+
 absl::Status NotFound(std::string_view path) {
   return absl::NotFoundError(absl::StrCat(path, ": No such file or directory"));
+}
+absl::Status NotADirectory(std::string_view path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": Not a directory"));
+}
+absl::Status IsADirectory(std::string_view path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": Is a directory"));
+}
+absl::Status NotEmpty(std::string_view path) {
+  return absl::FailedPreconditionError(absl::StrCat(path, ": Directory not empty"));
 }
 
 }  // namespace
@@ -76,8 +90,21 @@ class CrashFileSystem::File final : public OutputFile {
   const std::string path_;
 };
 
+class CrashFileSystem::NodeLock final : public FileLock {
+ public:
+  NodeLock(CrashFileSystem& disk, int node) : disk_(disk), node_(node) {}
+  ~NodeLock() override {
+    absl::MutexLock lock(disk_.mutex_);
+    disk_.in_use_.erase(node_);
+  }
+
+ private:
+  CrashFileSystem& disk_;
+  const int node_;
+};
+
 CrashFileSystem::CrashFileSystem() {
-  const Node root{.is_directory = true, .permissions = 0755};
+  const Node root{.type = FileType::kDirectory, .permissions = 0755};
   live_[kRoot] = root;
   durable_[kRoot] = root;
 }
@@ -104,8 +131,8 @@ std::string CrashFileSystem::Log() const {
 
 std::optional<std::string> CrashFileSystem::Read(std::string_view path) const {
   absl::MutexLock lock(mutex_);
-  const absl::StatusOr<int> node = Find(path);
-  if (!node.ok() || live_.at(*node).is_directory) return std::nullopt;
+  const absl::StatusOr<int> node = Find(path, LastSymlink::kFollowed);
+  if (!node.ok() || live_.at(*node).type != FileType::kRegular) return std::nullopt;
   return live_.at(*node).contents;
 }
 
@@ -116,7 +143,7 @@ void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, st
   {
     absl::MutexLock lock(mutex_);
     durable = durable_;
-    unsynced = unsynced_;
+    unsynced = Visible(durable_, unsynced_);
     next_node = next_node_;
   }
   // Each change is lost or kept; a write may also be kept in half.
@@ -153,23 +180,42 @@ void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, st
 absl::StatusOr<FileInfo> CrashFileSystem::Inspect(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(CheckPower());
-  ABSL_ASSIGN_OR_RETURN(const int node, Find(path));
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
   const Node& found = live_.at(node);
-  return FileInfo{.type = found.is_directory ? FileType::kDirectory : FileType::kRegular,
-                  .permissions = found.permissions};
+  return FileInfo{
+      .type = found.type,
+      .permissions = found.permissions,
+      .num_bytes = found.type == FileType::kRegular ? static_cast<int64_t>(found.contents.size()) : 0,
+  };
 }
 
 absl::StatusOr<std::string> CrashFileSystem::ReadLink(std::string_view path) {
+  absl::MutexLock lock(mutex_);
+  ABSL_RETURN_IF_ERROR(CheckPower());
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
+  if (live_.at(node).type == FileType::kSymlink) return live_.at(node).contents;
   return absl::InvalidArgumentError(absl::StrCat(path, " is not a symlink"));
 }
 
 absl::StatusOr<std::vector<std::string>> CrashFileSystem::List(std::string_view directory) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(CheckPower());
-  ABSL_ASSIGN_OR_RETURN(const int node, Find(directory));
+  ABSL_ASSIGN_OR_RETURN(const int node, FindDirectory(directory));
   std::vector<std::string> names;
   for (const auto& [name, child] : live_.at(node).entries) names.push_back(name);
   return names;
+}
+
+absl::StatusOr<std::string> CrashFileSystem::ReadSmallFile(std::string_view path, int64_t max_bytes) {
+  absl::MutexLock lock(mutex_);
+  ABSL_RETURN_IF_ERROR(CheckPower());
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kFollowed));
+  const Node& found = live_.at(node);
+  if (found.type != FileType::kRegular) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  }
+  if (static_cast<int64_t>(found.contents.size()) <= max_bytes) return found.contents;
+  return absl::OutOfRangeError(absl::StrCat(path, " has more than ", max_bytes, " bytes"));
 }
 
 absl::StatusOr<std::unique_ptr<OutputFile>> CrashFileSystem::Create(std::string_view path,
@@ -184,10 +230,14 @@ absl::StatusOr<std::unique_ptr<OutputFile>> CrashFileSystem::Create(std::string_
 absl::Status CrashFileSystem::Rename(std::string_view from, std::string_view to) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("rename ", from, " to ", to)));
-  ABSL_ASSIGN_OR_RETURN(const int node, Find(from));
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(from, LastSymlink::kItself));
   ABSL_ASSIGN_OR_RETURN(const auto source, FindPlace(from));
   ABSL_ASSIGN_OR_RETURN(const auto destination, FindPlace(to));
   ABSL_CHECK_EQ(source.first, destination.first) << "a rename between directories is not modelled";
+  if (const absl::StatusOr<int> old = Find(to, LastSymlink::kItself); old.ok()) {
+    if (*old == node) return absl::OkStatus();
+    ABSL_RETURN_IF_ERROR(CheckReplaceable(live_.at(node), live_.at(*old), to));
+  }
   Do({.node = source.first,
       .removed = source.second,
       .added = destination.second,
@@ -196,16 +246,28 @@ absl::Status CrashFileSystem::Rename(std::string_view from, std::string_view to)
   return absl::OkStatus();
 }
 
+absl::Status CrashFileSystem::CheckReplaceable(const Node& from, const Node& to, std::string_view path) const {
+  const bool is_directory = from.type == FileType::kDirectory;
+  if (is_directory && to.type != FileType::kDirectory) return NotADirectory(path);
+  if (!is_directory && to.type == FileType::kDirectory) return IsADirectory(path);
+  return to.entries.empty() ? absl::OkStatus() : NotEmpty(path);
+}
+
 absl::Status CrashFileSystem::Remove(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("remove ", path)));
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
+  if (live_.at(node).type == FileType::kDirectory) return IsADirectory(path);
   return Unlink(path);
 }
 
 absl::Status CrashFileSystem::RemoveIfAbandoned(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("remove abandoned ", path)));
-  ABSL_ASSIGN_OR_RETURN(const int node, Find(path));
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
+  if (live_.at(node).type != FileType::kRegular) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a file"));
+  }
   if (in_use_.contains(node)) return absl::FailedPreconditionError(absl::StrCat(path, " is in use"));
   return Unlink(path);
 }
@@ -213,20 +275,52 @@ absl::Status CrashFileSystem::RemoveIfAbandoned(std::string_view path) {
 absl::Status CrashFileSystem::MakeDirectory(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("mkdir ", path)));
-  return Make(path, Node{.is_directory = true, .permissions = 0755}).status();
+  return Make(path, Node{.type = FileType::kDirectory, .permissions = 0755}).status();
+}
+
+absl::Status CrashFileSystem::RemoveDirectory(std::string_view path) {
+  absl::MutexLock lock(mutex_);
+  ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("rmdir ", path)));
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
+  if (live_.at(node).type != FileType::kDirectory) return NotADirectory(path);
+  if (!live_.at(node).entries.empty()) return NotEmpty(path);
+  return Unlink(path);
+}
+
+absl::Status CrashFileSystem::MakeSymlink(std::string_view target, std::string_view path) {
+  absl::MutexLock lock(mutex_);
+  ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("symlink ", path, " to ", target)));
+  return Make(path, Node{.type = FileType::kSymlink, .permissions = 0777, .contents = std::string(target)}).status();
+}
+
+absl::StatusOr<std::unique_ptr<FileLock>> CrashFileSystem::Lock(std::string_view path, std::string_view owner) {
+  absl::MutexLock lock(mutex_);
+  ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("lock ", path)));
+  absl::StatusOr<int> node = Find(path, LastSymlink::kItself);
+  if (absl::IsNotFound(node.status())) node = Make(path, Node{.permissions = 0644});
+  ABSL_RETURN_IF_ERROR(node.status());
+  if (live_.at(*node).type != FileType::kRegular) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  }
+  if (!in_use_.insert(*node).second) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is locked by \"", live_.at(*node).contents, "\""));
+  }
+  live_[*node].contents = owner;
+  durable_[*node].contents = owner;
+  return std::make_unique<NodeLock>(*this, *node);
 }
 
 absl::Status CrashFileSystem::SyncDirectory(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("fsync directory ", path)));
-  ABSL_ASSIGN_OR_RETURN(const int node, Find(path));
+  ABSL_ASSIGN_OR_RETURN(const int node, FindDirectory(path));
   Keep(node);
   return absl::OkStatus();
 }
 
 void CrashFileSystem::Apply(const Change& change, Tree& tree) {
   Node& node = tree[change.node];
-  if (!node.is_directory) {
+  if (node.type != FileType::kDirectory) {
     const size_t end = change.offset + change.bytes.size();
     if (node.contents.size() < end) node.contents.resize(end, '\0');  // what was lost before it reads as zeros
     node.contents.replace(change.offset, change.bytes.size(), change.bytes);
@@ -234,6 +328,22 @@ void CrashFileSystem::Apply(const Change& change, Tree& tree) {
   }
   if (!change.removed.empty()) node.entries.erase(change.removed);
   if (!change.added.empty()) node.entries[change.added] = change.added_node;
+}
+
+std::vector<CrashFileSystem::Change> CrashFileSystem::Visible(const Tree& durable, std::vector<Change> changes) {
+  std::set<int> seen;
+  std::vector<int> pending = {kRoot};
+  while (!pending.empty()) {
+    const int node = pending.back();
+    pending.pop_back();
+    if (!seen.insert(node).second) continue;
+    for (const auto& [name, child] : durable.at(node).entries) pending.push_back(child);
+    for (const Change& change : changes) {
+      if (change.node == node && !change.added.empty()) pending.push_back(change.added_node);
+    }
+  }
+  std::erase_if(changes, [&](const Change& change) { return !seen.contains(change.node); });
+  return changes;
 }
 
 void CrashFileSystem::Do(Change change) {
@@ -266,26 +376,55 @@ absl::Status CrashFileSystem::CheckPower() const {
   return power_lost_ ? absl::UnavailableError("power lost") : absl::OkStatus();
 }
 
-absl::StatusOr<int> CrashFileSystem::Find(std::string_view path) const {
-  int node = kRoot;
-  for (const std::string_view name : absl::StrSplit(path, '/', absl::SkipEmpty())) {
-    const auto& entries = live_.at(node).entries;
-    const auto entry = entries.find(name);
-    if (entry == entries.end()) return NotFound(path);
-    node = entry->second;
+absl::StatusOr<int> CrashFileSystem::Find(std::string_view path, LastSymlink last) const {
+  std::vector<int> way = {kRoot};    // from "/" to where we stand
+  std::vector<std::string> pending;  // names still to be walked, the next one last
+  const auto push = [&](std::string_view names) {
+    const std::vector<std::string> split = absl::StrSplit(names, '/', absl::SkipEmpty());
+    pending.insert(pending.end(), split.rbegin(), split.rend());
+  };
+  push(path);
+  for (int num_symlinks = 0; !pending.empty();) {
+    const std::string name = std::move(pending.back());
+    pending.pop_back();
+    const Node& here = live_.at(way.back());
+    if (here.type != FileType::kDirectory) return NotADirectory(path);
+    if (name == ".") continue;
+    if (name == "..") {
+      if (way.size() > 1) way.pop_back();
+      continue;
+    }
+    const auto entry = here.entries.find(name);
+    if (entry == here.entries.end()) return NotFound(path);
+    const Node& next = live_.at(entry->second);
+    if (next.type != FileType::kSymlink || (pending.empty() && last == LastSymlink::kItself)) {
+      way.push_back(entry->second);
+      continue;
+    }
+    if (++num_symlinks > kMaxSymlinks) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": Too many levels of symbolic links"));
+    }
+    if (next.contents.starts_with('/')) way.resize(1);
+    push(next.contents);
   }
+  return way.back();
+}
+
+absl::StatusOr<int> CrashFileSystem::FindDirectory(std::string_view path) const {
+  ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kFollowed));
+  if (live_.at(node).type != FileType::kDirectory) return NotADirectory(path);
   return node;
 }
 
 absl::StatusOr<std::pair<int, std::string>> CrashFileSystem::FindPlace(std::string_view path) const {
   const size_t slash = path.rfind('/');
-  ABSL_ASSIGN_OR_RETURN(const int directory, Find(path.substr(0, slash)));
+  ABSL_ASSIGN_OR_RETURN(const int directory, FindDirectory(path.substr(0, slash)));
   return std::pair(directory, std::string(path.substr(slash + 1)));
 }
 
 absl::StatusOr<int> CrashFileSystem::Make(std::string_view path, Node node) {
   ABSL_ASSIGN_OR_RETURN(const auto place, FindPlace(path));
-  if (Find(path).ok()) return absl::AlreadyExistsError(absl::StrCat(path, ": File exists"));
+  if (Find(path, LastSymlink::kItself).ok()) return absl::AlreadyExistsError(absl::StrCat(path, ": File exists"));
   const int number = next_node_++;
   live_[number] = node;
   durable_[number] = std::move(node);  // unreachable until an entry names it
@@ -297,7 +436,6 @@ absl::StatusOr<int> CrashFileSystem::Make(std::string_view path, Node node) {
 }
 
 absl::Status CrashFileSystem::Unlink(std::string_view path) {
-  ABSL_RETURN_IF_ERROR(Find(path).status());
   ABSL_ASSIGN_OR_RETURN(const auto place, FindPlace(path));
   Do({.node = place.first, .removed = place.second, .description = absl::StrCat("removal of ", path)});
   return absl::OkStatus();

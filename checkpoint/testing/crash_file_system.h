@@ -34,10 +34,13 @@ namespace cohort::testing {
 // Promises no more than POSIX does. What is written is on the disk once the file is synced; what is made, renamed and
 // removed in a directory, once the directory is. Until then each such change is, on its own, kept or lost with the
 // power: data may go while the rename after it stays, and a rename over a file that is lost brings the old file back.
-// Of a write that is lost, half may stay. Syncing a file says nothing about its name.
+// Of a write that is lost, half may stay. Syncing a file says nothing about its name. What a symlink says is never lost
+// without its name. Nor is what Lock writes, which is for people: only the name of the file that it makes is.
 //
-// Begins as "/" alone. There are no symlinks. Operations, counted from 1, are what changes the disk or waits for it:
-// Create, Append, Overwrite, OutputFile::Sync, Rename, Remove, RemoveIfAbandoned, MakeDirectory, SyncDirectory. Thread-safe.
+// Begins as "/" alone. Symlinks are followed as POSIX does. A rename stays within one directory. Operations, counted
+// from 1, are what changes the disk or waits for it: Create, Append, Overwrite, OutputFile::Sync, Rename, Remove,
+// RemoveIfAbandoned, MakeDirectory, RemoveDirectory, MakeSymlink, Lock, SyncDirectory. Thread-safe. Locks and files in
+// use are those of running programs: after a loss of power there are none.
 class CrashFileSystem final : public FileSystem {
  public:
   CrashFileSystem();
@@ -60,7 +63,7 @@ class CrashFileSystem final : public FileSystem {
   std::string Log() const;
 
   // Calls `visit` with every disk that a machine may find when the power comes back, if it went now: each subset of the
-  // changes that were not synced. `kept` says which were, for messages.
+  // changes that were not synced and can be seen. `kept` says which were, for messages.
   void ForEachOutcome(absl::FunctionRef<void(CrashFileSystem& rebooted, std::string_view kept)> visit) const;
 
   // The contents of a file as a running program sees it, or nullopt.
@@ -69,20 +72,25 @@ class CrashFileSystem final : public FileSystem {
   absl::StatusOr<FileInfo> Inspect(std::string_view path) override;
   absl::StatusOr<std::string> ReadLink(std::string_view path) override;
   absl::StatusOr<std::vector<std::string>> List(std::string_view directory) override;
+  absl::StatusOr<std::string> ReadSmallFile(std::string_view path, int64_t max_bytes) override;
   absl::StatusOr<std::unique_ptr<OutputFile>> Create(std::string_view path, std::optional<int> permissions) override;
   absl::Status Rename(std::string_view from, std::string_view to) override;
   absl::Status Remove(std::string_view path) override;
   absl::Status RemoveIfAbandoned(std::string_view path) override;
   absl::Status MakeDirectory(std::string_view path) override;
+  absl::Status RemoveDirectory(std::string_view path) override;
+  absl::Status MakeSymlink(std::string_view target, std::string_view path) override;
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(std::string_view path, std::string_view owner) override;
   absl::Status SyncDirectory(std::string_view path) override;
 
  private:
   class File;
+  class NodeLock;
 
   struct Node {
-    bool is_directory = false;
+    FileType type = FileType::kRegular;
     int permissions = 0;
-    std::string contents;
+    std::string contents;                             // of a symlink: its target
     std::map<std::string, int, std::less<>> entries;  // name to node
   };
   // Nodes by number; 0 is "/". A node that no entry names is not reachable.
@@ -100,15 +108,22 @@ class CrashFileSystem final : public FileSystem {
   };
 
   static void Apply(const Change& change, Tree& tree);
+  // Those of `changes` that concern nodes which may be seen after a loss of power.
+  static std::vector<Change> Visible(const Tree& durable, std::vector<Change> changes);
   void Do(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts an operation. An error means that it must not be done.
   absl::Status Begin(std::string_view description) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPower() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<int> Find(std::string_view path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  enum class LastSymlink { kItself, kFollowed };
+  absl::StatusOr<int> Find(std::string_view path, LastSymlink last) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<int> FindDirectory(std::string_view path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The directory that holds `path`, and the last name of `path`.
   absl::StatusOr<std::pair<int, std::string>> FindPlace(std::string_view path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether something of the type of `from` may take the place of `to`.
+  absl::Status CheckReplaceable(const Node& from, const Node& to, std::string_view path) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<int> Make(std::string_view path, Node node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Unlink(std::string_view path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
