@@ -30,6 +30,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "c10/core/GradMode.h"
+#include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/runtime/torch_status.h"
 #include "torch/nn/module.h"
@@ -276,6 +277,22 @@ NamedTensors ModuleState(const torch::nn::Module& module) {
   for (const auto& parameter : module.named_parameters()) state.emplace_back(parameter.key(), parameter.value());
   for (const auto& buffer : module.named_buffers()) state.emplace_back(buffer.key(), buffer.value());
   return state;
+}
+
+std::string ModelSignature(const torch::nn::Module& module) {
+  std::vector<std::string> tensors;
+  int64_t num_elements = 0;
+  for (const auto& [name, tensor] : ModuleState(module)) {
+    const bool has_shape = tensor.defined() && !tensor.is_nested();
+    if (has_shape) num_elements += tensor.numel();
+    // With its length, so that no name can look like the rest of one.
+    tensors.push_back(absl::StrCat(name.size(), " ", name, " ",
+                                   has_shape ? Describe(tensor.scalar_type(), tensor.sizes()) : "without a shape"));
+  }
+  std::sort(tensors.begin(), tensors.end());
+  return absl::StrCat(tensors.size(), tensors.size() == 1 ? " tensor, " : " tensors, ", num_elements,
+                      num_elements == 1 ? " element" : " elements", ", checksum ",
+                      absl::Hex(internal::Crc32(absl::StrJoin(tensors, "\n")), absl::kZeroPad8));
 }
 
 absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, absl::Span<const TensorHeader> headers,

@@ -30,10 +30,12 @@ namespace {
 using ::absl_testing::IsOk;
 using ::absl_testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Layer : torch::nn::Module {
   Layer() {
@@ -199,6 +201,44 @@ TEST(LoadModuleStateTest, RefusesTensorsOfTheModuleThatCannotBeWritten) {
   ExpectRefused(expanded, {{"scale", at::ones({4})}}, {}, HasSubstr("\"scale\" has elements that share memory"));
 }
 
+// ---- Signature ----
+
+std::string SignatureOf(NamedTensors parameters, NamedTensors buffers = {}) {
+  return ModelSignature(Bag(std::move(parameters), std::move(buffers)));
+}
+
+TEST(ModelSignatureTest, IsOneLineOfWhatThereIs) {
+  EXPECT_EQ(SignatureOf({}), "0 tensors, 0 elements, checksum 00000000");
+  EXPECT_THAT(SignatureOf({{"x", at::zeros({})}}), StartsWith("1 tensor, 1 element, checksum "));
+  // It stands in manifests, and so must stay what it is: Python's zlib.crc32(b"4 bias Float [1]\n6 weight Float [1, 10]").
+  EXPECT_EQ(SignatureOf({{"weight", at::zeros({1, 10})}, {"bias", at::zeros({1})}}),
+            "2 tensors, 11 elements, checksum b5b8b2c6");
+}
+
+TEST(ModelSignatureTest, ValuesAndOrderDoNotMatter) {
+  const std::string signature = SignatureOf({{"a", at::zeros({2, 3})}, {"b", at::zeros({4})}});
+  EXPECT_EQ(SignatureOf({{"b", at::ones({4})}, {"a", at::full({3, 2}, 7.0).t()}}), signature);
+  EXPECT_EQ(SignatureOf({{"a", at::zeros({2, 3})}}, {{"b", at::zeros({4})}}), signature);
+}
+
+TEST(ModelSignatureTest, NamesDtypesAndShapesDo) {
+  const std::string signature = SignatureOf({{"a", at::zeros({2, 3})}, {"b", at::zeros({4})}});
+  EXPECT_NE(SignatureOf({{"c", at::zeros({2, 3})}, {"b", at::zeros({4})}}), signature);
+  EXPECT_NE(SignatureOf({{"b", at::zeros({2, 3})}, {"a", at::zeros({4})}}), signature);
+  EXPECT_NE(SignatureOf({{"a", at::zeros({3, 2})}, {"b", at::zeros({4})}}), signature);
+  EXPECT_NE(SignatureOf({{"a", at::zeros({2, 3, 1})}, {"b", at::zeros({4})}}), signature);
+  EXPECT_NE(SignatureOf({{"a", at::zeros({2, 3}, at::kDouble)}, {"b", at::zeros({4})}}), signature);
+  EXPECT_NE(SignatureOf({{"a", at::zeros({2, 3})}}), signature);
+  // A name that holds what stands between names.
+  EXPECT_NE(SignatureOf({{"a Float [2]\n1 b", at::zeros({2})}}),
+            SignatureOf({{"a", at::zeros({2})}, {"b", at::zeros({2})}}));
+}
+
+TEST(ModelSignatureTest, ATensorThatIsNotThereIsNoError) {
+  EXPECT_THAT(SignatureOf({}, {{"later", at::Tensor()}}),
+              AnyOf(StartsWith("0 tensors"), StartsWith("1 tensor, 0 elements")));
+}
+
 // ---- Tied ----
 
 TEST(LoadModuleStateTest, TiedWeightsStayTied) {
@@ -303,9 +343,9 @@ TEST(ReadModuleStateTest, ReadsDistinctFilesIntoTiedNamesOnlyIfTheyAgree) {
   ASSERT_THAT(ReadModuleState(module, Written({{"embedding", at::ones({2})}, {"out", at::ones({2})}})), IsOk());
   EXPECT_TRUE(AreSame(module.parameters()[0], at::ones({2})));
   const StateFile differs = Written({{"embedding", at::zeros({2})}, {"out", at::ones({2})}});
-  EXPECT_THAT(ReadModuleState(module, differs),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(differs.path()), HasSubstr("whose values differ"))));
+  EXPECT_THAT(
+      ReadModuleState(module, differs),
+      StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr(differs.path()), HasSubstr("whose values differ"))));
   EXPECT_TRUE(AreSame(module.parameters()[0], at::ones({2})));
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -78,7 +79,8 @@ absl::StatusOr<IValue> Bundle(const torch::nn::Module& module, const torch::opti
   GenericList rng(c10::AnyType::get());
   GenericList data(c10::AnyType::get());
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    ABSL_ASSIGN_OR_RETURN(const StateFile part, StateFile::FromBytes(parts[rank], absl::StrCat("the part of rank ", rank)));
+    ABSL_ASSIGN_OR_RETURN(const StateFile part,
+                          StateFile::FromBytes(parts[rank], absl::StrCat("the part of rank ", rank)));
     ABSL_ASSIGN_OR_RETURN(const IValue value, part.Read());
     ABSL_ASSIGN_OR_RETURN(const GenericDict dict, internal::AsDict(value, part.path()));
     ABSL_ASSIGN_OR_RETURN(IValue its_rng, internal::ValueAt(dict, "rng", part.path()));
@@ -108,9 +110,9 @@ absl::StatusOr<int64_t> CountAt(const StateFile& file, std::string_view key) {
   ABSL_ASSIGN_OR_RETURN(const StateFile part, file.At(key));
   ABSL_ASSIGN_OR_RETURN(const IValue value, part.Read());
   if (value.isInt() && value.toInt() >= 0) return value.toInt();
-  return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": ", Quoted(key), " is ",
-                                                 value.isInt() ? absl::StrCat(value.toInt()) : internal::TypeName(value),
-                                                 "; it must be an int of at least 0"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      Quoted(file.path()), ": ", Quoted(key), " is ",
+      value.isInt() ? absl::StrCat(value.toInt()) : internal::TypeName(value), "; it must be an int of at least 0"));
 }
 
 // A missing key is None.
@@ -127,7 +129,8 @@ absl::StatusOr<IValue> MineAt(const StateFile& file, std::string_view key, const
   ABSL_ASSIGN_OR_RETURN(const IValue value, part.Read());
   if (!value.isList()) {
     return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": ", Quoted(key), " is ",
-                                                   internal::TypeName(value), "; it must be a list with one entry a rank"));
+                                                   internal::TypeName(value),
+                                                   "; it must be a list with one entry a rank"));
   }
   const auto entries = value.toListRef();
   if (static_cast<int64_t>(entries.size()) != group.world_size()) {
@@ -171,9 +174,10 @@ class Loader {
     ABSL_ASSIGN_OR_RETURN(const StateFile file, StateFile::Open(path));
     ABSL_ASSIGN_OR_RETURN(const IValue version, OptionalAt(file, "version"));
     if (!version.isNone() && !(version.isInt() && version.toInt() == kVersion)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Quoted(path), ": its version is ", version.isInt() ? absl::StrCat(version.toInt()) : internal::TypeName(version),
-          "; this cohort reads version ", kVersion));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Quoted(path), ": its version is ",
+                       version.isInt() ? absl::StrCat(version.toInt()) : internal::TypeName(version),
+                       "; this cohort reads version ", kVersion));
     }
     ABSL_ASSIGN_OR_RETURN(state_.step, CountAt(file, "step"));
     ABSL_ASSIGN_OR_RETURN(state_.epoch, CountAt(file, "epoch"));
@@ -222,20 +226,32 @@ std::string_view Named(std::string_view path) { return path.substr(0, 4096); }
 
 }  // namespace
 
+absl::StatusOr<std::function<absl::Status(WritableFile& file)>> GatherTrainingState(
+    ProcessGroup& group, std::string_view name, const torch::nn::Module& module,
+    const torch::optim::Optimizer& optimizer, const TrainingState& state, const TrainingStateOptions& options,
+    const absl::Status& ready) {
+  ABSL_ASSIGN_OR_RETURN(
+      std::vector<std::string> parts,
+      group.GatherBytes(absl::StrCat("parts of ", Named(name)), MyPart(state, options, ready), kMaxRankBytes));
+  if (!group.is_main()) {
+    return [](WritableFile&) { return absl::FailedPreconditionError("the main rank has the parts of all ranks"); };
+  }
+  return [&module, &optimizer, state, parts = std::move(parts),
+          format = options.format](WritableFile& file) -> absl::Status {
+    absl::StatusOr<IValue> bundle;
+    ABSL_RETURN_IF_ERROR(
+        InvokeTorch(absl::InfiniteFuture(), [&] { bundle = Bundle(module, optimizer, state, parts); }));
+    ABSL_RETURN_IF_ERROR(bundle.status());
+    return format == StateFormat::kTorch ? WriteTorchFile(*bundle, file) : WriteSafetensorsFile(*bundle, {}, file);
+  };
+}
+
 absl::StatusOr<SaveReport> SaveTrainingState(ProcessGroup& group, MainOnlySaver& saver, std::string_view path,
                                              const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
                                              const TrainingState& state, const TrainingStateOptions& options,
                                              const absl::Status& ready) {
-  ABSL_ASSIGN_OR_RETURN(
-      const std::vector<std::string> parts,
-      group.GatherBytes(absl::StrCat("parts of ", Named(path)), MyPart(state, options, ready), kMaxRankBytes));
-  return saver.Save(path, [&](WritableFile& file) -> absl::Status {
-    absl::StatusOr<IValue> bundle;
-    ABSL_RETURN_IF_ERROR(InvokeTorch(absl::InfiniteFuture(), [&] { bundle = Bundle(module, optimizer, state, parts); }));
-    ABSL_RETURN_IF_ERROR(bundle.status());
-    return options.format == StateFormat::kTorch ? WriteTorchFile(*bundle, file)
-                                                 : WriteSafetensorsFile(*bundle, {}, file);
-  });
+  ABSL_ASSIGN_OR_RETURN(const auto write, GatherTrainingState(group, path, module, optimizer, state, options, ready));
+  return saver.Save(path, write);
 }
 
 absl::StatusOr<TrainingState> LoadTrainingState(ProcessGroup& group, std::string_view path, torch::nn::Module& module,

@@ -8,6 +8,8 @@
 //   ...
 //   absl::StatusOr<TrainingState> then = LoadTrainingState(group, "run/state.pt", *model, *optimizer);
 //
+// GatherTrainingState is for those who save through something else, as CheckpointManager.
+//
 // In Python the file is an ordinary dict, which torch.load(path, weights_only=True) returns:
 //
 //   {"version": 1, "model": model.state_dict(), "optimizer": optimizer.state_dict(),
@@ -35,6 +37,7 @@
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/optimizer_state.h"
 #include "cohort/checkpoint/state_file.h"
+#include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/third_party/libtorch/string_abi.h"
 
@@ -51,8 +54,8 @@ namespace cohort {
 
 // What a run is beside its model and its optimizer. Equal on all ranks but for `data`; the main rank's is saved.
 struct TrainingState {
-  int64_t step = 0;   // steps that the optimizer has made
-  int64_t epoch = 0;  // epochs that are done
+  int64_t step = 0;          // steps that the optimizer has made
+  int64_t epoch = 0;         // epochs that are done
   c10::IValue lr_scheduler;  // what the schedule's State() returned, for its Load(); None without a schedule
   // Where this rank is in its data, in any form that a state file holds (see WriteTorchFile) and whoever reads the data
   // understands; None if there is nothing to know.
@@ -69,13 +72,27 @@ struct TrainingStateOptions {
   std::function<absl::Status(const TrainingState&)> accept;
 };
 
+// Collective. Gathers every rank's random numbers and `data`. Returns, on every rank, a payload for MainOnlySaver or
+// CheckpointManager: it writes the whole run into a file when the main rank calls it, which may be several times. `module`
+// and `optimizer` must outlive it and are written as they are then; all else, and `options.format`, as they are now. Those
+// of the other ranks are taken to be equal; there the payload returns FailedPrecondition and writes nothing.
+//
+// `name` says in errors what is gathered. `ready` is this rank's own state: a rank that could not prepare its part passes
+// its error.
+//
+// Errors, the same on all ranks, as "rank K: TEXT": those of RngState and WriteTorchFile; InvalidArgument if a rank's
+// `data` takes more than 16 MiB. The payload's: those of OptimizerState, WriteTorchFile and WriteSafetensorsFile.
+absl::StatusOr<std::function<absl::Status(WritableFile& file)>> GatherTrainingState(
+    ProcessGroup& group, std::string_view name, const torch::nn::Module& module,
+    const torch::optim::Optimizer& optimizer, const TrainingState& state, const TrainingStateOptions& options = {},
+    const absl::Status& ready = absl::OkStatus());
+
 // Collective. Gathers every rank's random numbers and `data`, and saves all as MainOnlySaver::Save does, which says what
 // a failure leaves. The model and the optimizer are the main rank's; those of the other ranks are taken to be equal.
 //
 // `ready` is this rank's own state: a rank that could not prepare its part passes its error, and nothing is written.
 //
-// Errors, the same on all ranks, as "rank K: TEXT": those of MainOnlySaver::Save, OptimizerState, RngState and
-// WriteTorchFile or WriteSafetensorsFile; InvalidArgument if a rank's `data` takes more than 16 MiB.
+// Errors, the same on all ranks, as "rank K: TEXT": those of GatherTrainingState, its payload and MainOnlySaver::Save.
 absl::StatusOr<SaveReport> SaveTrainingState(ProcessGroup& group, MainOnlySaver& saver, std::string_view path,
                                              const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
                                              const TrainingState& state, const TrainingStateOptions& options = {},

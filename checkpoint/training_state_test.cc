@@ -35,6 +35,7 @@ using ::cohort::testing::ThreadGroup;
 using ::cohort::testing::WriteFile;
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -66,7 +67,8 @@ std::string Bytes(const at::Tensor& tensor) {
 
 std::unique_ptr<ProcessGroup> Alone() { return ProcessGroup::WorldOfOne(); }
 
-void Save(const std::string& path, const Training& run, const TrainingState& state = {}, StateFormat format = StateFormat::kTorch) {
+void Save(const std::string& path, const Training& run, const TrainingState& state = {},
+          StateFormat format = StateFormat::kTorch) {
   const auto group = Alone();
   MainOnlySaver saver(group.get());
   ASSERT_THAT(SaveTrainingState(*group, saver, path, run.model, run.optimizer, state, {.format = format}), IsOk());
@@ -106,7 +108,8 @@ TEST_F(TrainingStateTest, EveryRankGetsItsOwnPlaceInTheData) {
   EXPECT_THAT(ThreadGroup(3).Run([&](ProcessGroup& group) {
     Training run(1);
     MainOnlySaver saver(&group);
-    return SaveTrainingState(group, saver, path_, run.model, run.optimizer, {.data = IValue(100 + group.rank())}).status();
+    return SaveTrainingState(group, saver, path_, run.model, run.optimizer, {.data = IValue(100 + group.rank())})
+        .status();
   }),
               Each(IsOk()));
   EXPECT_THAT(ThreadGroup(3).Run([&](ProcessGroup& group) {
@@ -118,6 +121,44 @@ TEST_F(TrainingStateTest, EveryRankGetsItsOwnPlaceInTheData) {
     return absl::OkStatus();
   }),
               Each(IsOk()));
+}
+
+TEST_F(TrainingStateTest, WhatIsGatheredCanBeWrittenElsewhere) {
+  Save(path_, Training(1), {.step = 7, .data = IValue("here")});
+  internal::StringFile first, second;
+  {
+    const auto group = Alone();
+    const Training run(1);
+    // The state itself may go.
+    const auto write =
+        *GatherTrainingState(*group, "state", run.model, run.optimizer, {.step = 7, .data = IValue("here")});
+    ASSERT_THAT(write(first), IsOk());
+    ASSERT_THAT(write(second), IsOk());
+  }
+  EXPECT_TRUE(first.contents() == testing::ReadFile(path_));
+  EXPECT_TRUE(second.contents() == first.contents());
+}
+
+TEST_F(TrainingStateTest, OnlyTheMainRankHasWhatIsGathered) {
+  EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
+    const Training run(1);
+    const auto write = GatherTrainingState(group, "state", run.model, run.optimizer, {.data = IValue(group.rank())});
+    if (!write.ok()) return write.status();
+    internal::StringFile file;
+    const absl::Status written = (*write)(file);
+    EXPECT_EQ(file.contents().empty(), !group.is_main());
+    return written;
+  }),
+              ElementsAre(IsOk(), StatusIs(absl::StatusCode::kFailedPrecondition)));
+}
+
+TEST_F(TrainingStateTest, WhatCannotBeGatheredIsNamed) {
+  EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
+    const Training run(1);
+    const absl::Status ready = group.rank() == 1 ? absl::InternalError("no gradients") : absl::OkStatus();
+    return GatherTrainingState(group, "state", run.model, run.optimizer, {}, {}, ready).status();
+  }),
+              Each(StatusIs(absl::StatusCode::kInternal, HasSubstr("rank 1: no gradients"))));
 }
 
 TEST_F(TrainingStateTest, OneRankThatDoesNotAcceptTheStateIsEnough) {
@@ -212,14 +253,15 @@ TEST_F(TrainingStateTest, SaysWhatIsWrongWithABundle) {
     return status;
   };
   for (const char* key : {"model", "optimizer", "step", "epoch", "rng", "data"}) {
-    EXPECT_THAT(loading(key, nullptr),
-                StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr(path_), HasSubstr(absl::StrCat("no key \"", key)))));
+    EXPECT_THAT(loading(key, nullptr), StatusIs(absl::StatusCode::kNotFound,
+                                                AllOf(HasSubstr(path_), HasSubstr(absl::StrCat("no key \"", key)))));
   }
   EXPECT_THAT(loading("version", nullptr), IsOk());
   EXPECT_THAT(loading("lr_scheduler", nullptr), IsOk());
   const IValue two = 2, minus = -1, text = "x";
   EXPECT_THAT(loading("version", &two), StatusIs(kInvalid, HasSubstr("its version is 2; this cohort reads version 1")));
-  EXPECT_THAT(loading("step", &minus), StatusIs(kInvalid, HasSubstr("\"step\" is -1; it must be an int of at least 0")));
+  EXPECT_THAT(loading("step", &minus),
+              StatusIs(kInvalid, HasSubstr("\"step\" is -1; it must be an int of at least 0")));
   EXPECT_THAT(loading("epoch", &text), StatusIs(kInvalid, HasSubstr("\"epoch\" is a str")));
   EXPECT_THAT(loading("rng", &text), StatusIs(kInvalid, HasSubstr("\"rng\" is a str; it must be a list")));
   EXPECT_THAT(loading("model", &text), StatusIs(kInvalid, HasSubstr("missing: \"weight\"")));
