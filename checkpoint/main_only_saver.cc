@@ -18,8 +18,6 @@
 
 #include "cohort/checkpoint/main_only_saver.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +36,7 @@
 #include "cohort/checkpoint/atomic_file.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/checkpoint/internal/time_limit.h"
 #include "cohort/checkpoint/target_path.h"
 #include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/main_only.h"
@@ -47,57 +46,9 @@ namespace cohort {
 namespace {
 
 using internal::Quoted;
-
-// Time since it was made, by a clock that nobody sets.
-class Stopwatch {
- public:
-  absl::Duration Elapsed() const { return absl::FromChrono(std::chrono::steady_clock::now() - start_); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-absl::Duration Grace(absl::Duration timeout) {
-  return std::clamp(timeout / 10, absl::Milliseconds(500), absl::Seconds(30));
-}
-
-// The main rank's time.
-class TimeLimit {
- public:
-  explicit TimeLimit(absl::Duration limit) : limit_(limit) {}
-
-  absl::Status Check() const {
-    const absl::Duration elapsed = clock_.Elapsed();
-    if (elapsed <= limit_) return absl::OkStatus();
-    return absl::DeadlineExceededError(absl::StrCat("the save was given up after ", absl::FormatDuration(elapsed),
-                                                    "; its timeout is ", absl::FormatDuration(limit_),
-                                                    "; the file is unchanged"));
-  }
-
- private:
-  const absl::Duration limit_;
-  const Stopwatch clock_;
-};
-
-// What the payload writes into.
-class TimedFile final : public WritableFile {
- public:
-  TimedFile(AtomicFile& file, const TimeLimit& limit) : file_(file), limit_(limit) {}
-
-  absl::Status Append(std::string_view bytes) override {
-    ABSL_RETURN_IF_ERROR(limit_.Check());
-    return file_.Append(bytes);
-  }
-  absl::Status Overwrite(int64_t offset, std::string_view bytes) override {
-    ABSL_RETURN_IF_ERROR(limit_.Check());
-    return file_.Overwrite(offset, bytes);
-  }
-  int64_t num_bytes() const override { return file_.num_bytes(); }
-
- private:
-  AtomicFile& file_;
-  const TimeLimit& limit_;
-};
+using internal::Stopwatch;
+using internal::TimedFile;
+using internal::TimeLimit;
 
 // Steps 2 and 3.
 absl::StatusOr<SaveReport> WriteDurably(FileSystem& file_system, const std::string& target, absl::Duration timeout,
@@ -162,7 +113,7 @@ absl::StatusOr<SaveReport> MainOnlySaver::Save(std::string_view path, WritePaylo
     outcome = written.ok() ? absl::StatusOr<std::string>(std::move(figures)) : written;
   }
   const absl::StatusOr<std::string> figures =
-      group_->BroadcastBytes(absl::StrCat("saved ", Named(path)), outcome, options_.timeout + Grace(options_.timeout));
+      group_->BroadcastBytes(absl::StrCat("saved ", Named(path)), outcome, internal::WithGrace(options_.timeout));
   // If the others gave up, the group can only say that it is broken. The main rank knows more.
   if (!outcome.ok() && figures.status().code() != outcome.status().code()) {
     return absl::Status(outcome.status().code(), absl::StrCat("rank 0: ", outcome.status().message()));
@@ -175,10 +126,7 @@ absl::StatusOr<SaveReport> MainOnlySaver::Save(std::string_view path, WritePaylo
 }
 
 absl::StatusOr<std::string> MainOnlySaver::SettleTarget(std::string_view path) const {
-  if (options_.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the save timeout is ", absl::FormatDuration(options_.timeout), "; it must be positive"));
-  }
+  ABSL_RETURN_IF_ERROR(internal::CheckSaveTimeout(options_.timeout));
   ABSL_ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath(path, options_.base_directory));
   return ResolveTarget(*file_system_, absolute);
 }
