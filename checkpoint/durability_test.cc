@@ -1,5 +1,4 @@
-// Crash points are enumerated, not drawn: a save is run once for every operation it does, and at that operation the
-// disk loses power, or fails. After each loss of power every disk that may be found is looked at:
+// Crash points are enumerated, not drawn (EnumerateCrashes). On every disk that a save may leave:
 //
 //   I1  the path holds the old file or the new one, whole
 //   I2  if the save said OK, the new one
@@ -7,10 +6,9 @@
 //
 // The detector is shown savers that are wrong on purpose, and must find each.
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +25,7 @@
 #include "cohort/checkpoint/atomic_file.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/testing/crash_file_system.h"
+#include "cohort/checkpoint/testing/crash_points.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -34,13 +33,15 @@ namespace cohort {
 namespace {
 
 using ::cohort::testing::CrashFileSystem;
+using ::cohort::testing::CrashSubject;
+using ::cohort::testing::CrashTally;
+using ::cohort::testing::EnumerateCrashes;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 using Contents = std::vector<std::string_view>;  // in the pieces in which they are written
 using Saver = absl::FunctionRef<absl::Status(FileSystem&, const std::string& target, const Contents&)>;
-using Violations = std::vector<std::string>;
 
 constexpr std::string_view kOld = "old file";
 const Contents kNew = {"new ", "file!"};
@@ -139,26 +140,11 @@ std::vector<Scenario> Scenarios() {
 
 // ---- The detector ----
 
-class Detector {
+class SaveSubject final : public CrashSubject {
  public:
-  // A saver that is wrong is wrong in thousands of ways.
-  static constexpr size_t kEnough = 100;
+  SaveSubject(const Scenario& scenario, Saver save) : scenario_(scenario), save_(save) {}
 
-  Detector(const Scenario& scenario, Saver save) : scenario_(scenario), save_(save) {}
-
-  Violations Run() {
-    const int64_t num_operations = CountOperations();
-    for (int64_t n = 1; n <= num_operations + 1 && violations_.size() < kEnough; ++n) LosePowerAt(n);
-    for (int64_t n = 1; n <= num_operations && violations_.size() < kEnough; ++n) {
-      FailAt(n, absl::ResourceExhaustedError("No space left on device"));
-      FailAt(n, absl::UnavailableError("Input/output error"));
-    }
-    return violations_;
-  }
-
- private:
-  // Calls `with` for every disk on which the save under test may find itself.
-  void ForEachDisk(absl::FunctionRef<void(CrashFileSystem& disk)> with) {
+  void ForEachDisk(WithDisk with) override {
     CrashFileSystem disk;
     scenario_.prepare(disk, save_);
     if (scenario_.power_lost_since) {
@@ -168,86 +154,57 @@ class Detector {
     }
   }
 
-  int64_t CountOperations() {
-    int64_t most = 0;
-    ForEachDisk([&](CrashFileSystem& disk) {
-      const int64_t before = disk.num_operations();
-      if (absl::Status saved = save_(disk, scenario_.target, kNew); !saved.ok())
-        Report("undisturbed save", saved.ToString());
-      most = std::max(most, disk.num_operations() - before);
-    });
-    return most;
+  void Begin(CrashFileSystem& disk) override { before_ = disk.Read(scenario_.target); }
+
+  absl::Status Act(CrashFileSystem& disk) override { return save_(disk, scenario_.target, kNew); }
+
+  Violations CheckRunning(CrashFileSystem& disk, bool) override {
+    const std::optional<std::string> now = disk.Read(scenario_.target);
+    if (now == before_ || now == kNewWhole) return {};
+    return {"I1, running: neither old nor new"};
   }
 
-  void LosePowerAt(int64_t n) {
-    ForEachDisk([&](CrashFileSystem& disk) {
-      const std::optional<std::string> before = disk.Read(scenario_.target);
-      disk.LosePowerAt(disk.num_operations() + n);
-      const absl::Status saved = save_(disk, scenario_.target, kNew);
-      disk.LosePowerAt(disk.num_operations() + 1);
-      CheckOutcomes(disk, before, saved.ok(), absl::StrCat("power lost at operation ", n));
-    });
+  Violations CheckRebooted(CrashFileSystem& disk, bool saved) override {
+    Violations violations;
+    const std::optional<std::string> found = disk.Read(scenario_.target);
+    const std::string shown = absl::StrCat("found \"", found.value_or("<absent>"), "\"");
+    if (found != before_ && found != kNewWhole) violations.push_back(absl::StrCat("I1: ", shown));
+    if (saved && found != kNewWhole) violations.push_back(absl::StrCat("I2: saved, but ", shown));
+    if (absl::Status again = save_(disk, scenario_.target, kNew); !again.ok()) {
+      violations.push_back(absl::StrCat("I3: the next save fails: ", again.ToString()));
+    }
+    if (auto names = disk.List(DirectoryOf(scenario_.target)); !names.ok() || names->size() != 1) {
+      violations.push_back("I3: something is left beside the file");
+    }
+    return violations;
   }
 
-  void FailAt(int64_t n, const absl::Status& error) {
-    ForEachDisk([&](CrashFileSystem& disk) {
-      const std::string when = absl::StrCat("operation ", n, " fails with ", error.message());
-      const std::optional<std::string> before = disk.Read(scenario_.target);
-      const int64_t failing = disk.num_operations() + n;
-      disk.FailAt(failing, error);
-      const absl::Status saved = save_(disk, scenario_.target, kNew);
-      if (disk.num_operations() < failing) return;  // this disk asks for fewer operations than another
-      // The machine is still up.
-      const std::optional<std::string> now = disk.Read(scenario_.target);
-      if (now != before && now != kNewWhole) Report(when, "I1, running: neither old nor new");
-      CheckOutcomes(disk, before, saved.ok(), when + ", then power lost");
-      if (absl::Status again = save_(disk, scenario_.target, kNew); !again.ok()) {
-        Report(when, absl::StrCat("the next save fails: ", again.ToString()));
-      } else {
-        CheckOutcomes(disk, before, true, when + ", then a good save, then power lost");
-      }
-    });
-  }
-
-  void CheckOutcomes(const CrashFileSystem& disk, const std::optional<std::string>& before, bool saved,
-                     const std::string& when) {
-    disk.ForEachOutcome([&](CrashFileSystem& rebooted, std::string_view kept) {
-      const std::string where =
-          absl::StrCat(when, "; on the disk, of what was not synced: ", kept, "\n", disk.Log(), "\n");
-      const std::optional<std::string> found = rebooted.Read(scenario_.target);
-      if (found != before && found != kNewWhole)
-        Report(where, absl::StrCat("I1: found \"", found.value_or("<absent>"), "\""));
-      if (saved && found != kNewWhole)
-        Report(where, absl::StrCat("I2: saved, but found \"", found.value_or("<absent>"), "\""));
-      if (absl::Status again = save_(rebooted, scenario_.target, kNew); !again.ok()) {
-        Report(where, absl::StrCat("I3: the next save fails: ", again.ToString()));
-      }
-      if (auto names = rebooted.List(DirectoryOf(scenario_.target)); !names.ok() || names->size() != 1) {
-        Report(where, "I3: something is left beside the file");
-      }
-    });
-  }
-
-  void Report(std::string_view when, std::string_view what) {
-    violations_.push_back(absl::StrCat("[", scenario_.name, "] ", what, "\n  ", when));
-  }
-
+ private:
   const Scenario& scenario_;
   const Saver save_;
-  Violations violations_;
+  std::optional<std::string> before_;
 };
 
-Violations Check(Saver save) {
-  Violations all;
+CrashTally Enumerate(Saver save) {
+  CrashTally all;
   for (const Scenario& scenario : Scenarios()) {
-    for (std::string& violation : Detector(scenario, save).Run()) all.push_back(std::move(violation));
+    SaveSubject subject(scenario, save);
+    all += EnumerateCrashes(scenario.name, subject);
   }
   return all;
 }
 
+CrashSubject::Violations Check(Saver save) { return Enumerate(save).violations; }
+
 // ---- Tests ----
 
-TEST(DurabilityTest, AtomicFileSurvivesEveryCrashAndEveryError) { EXPECT_THAT(Check(SaveAtomically), IsEmpty()); }
+TEST(DurabilityTest, AtomicFileSurvivesEveryCrashAndEveryError) {
+  const CrashTally tally = Enumerate(SaveAtomically);
+  EXPECT_THAT(tally.violations, IsEmpty());
+  std::cout << tally.crash_points << " crash points, " << tally.states << " states" << std::endl;
+  EXPECT_GE(tally.crash_points, 500);
+  EXPECT_GE(tally.states, 10'000);
+}
 
 TEST(DurabilityTest, TheDetectorAcceptsAPlainSaverThatIsRight) { EXPECT_THAT(Check(Faulty{}), IsEmpty()); }
 
