@@ -143,9 +143,11 @@ void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, st
   {
     absl::MutexLock lock(mutex_);
     durable = durable_;
-    unsynced = Visible(durable_, unsynced_);
+    unsynced = unsynced_;
     next_node = next_node_;
   }
+  const std::set<int> visible = Reachable(durable, unsynced);
+  std::erase_if(unsynced, [&](const Change& change) { return !visible.contains(change.node); });
   // Each change is lost or kept; a write may also be kept in half.
   enum Fate { kLost, kKept, kHalf };
   const auto num_fates = [](const Change& change) { return change.bytes.size() >= 2 ? 3 : 2; };
@@ -157,6 +159,7 @@ void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, st
   for (int64_t outcome = 0; outcome < num_outcomes; ++outcome) {
     Tree tree = durable;
     std::vector<std::string> kept;
+    std::set<int> changed;
     int64_t fates = outcome;
     for (Change change : unsynced) {
       const int64_t fate = fates % num_fates(change);
@@ -164,8 +167,12 @@ void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, st
       if (fate == kLost) continue;
       if (fate == kHalf) change.bytes.resize(change.bytes.size() / 2);
       Apply(change, tree);
+      changed.insert(change.node);
       kept.push_back(absl::StrCat(fate == kHalf ? "half of " : "", change.description));
     }
+    // What was kept of something without a name cannot be seen: it is the same disk as if it had been lost.
+    const std::set<int> seen = Reachable(tree, {});
+    if (!std::includes(seen.begin(), seen.end(), changed.begin(), changed.end())) continue;
     CrashFileSystem rebooted;
     {
       absl::MutexLock lock(rebooted.mutex_);
@@ -330,20 +337,19 @@ void CrashFileSystem::Apply(const Change& change, Tree& tree) {
   if (!change.added.empty()) node.entries[change.added] = change.added_node;
 }
 
-std::vector<CrashFileSystem::Change> CrashFileSystem::Visible(const Tree& durable, std::vector<Change> changes) {
+std::set<int> CrashFileSystem::Reachable(const Tree& tree, const std::vector<Change>& changes) {
   std::set<int> seen;
   std::vector<int> pending = {kRoot};
   while (!pending.empty()) {
     const int node = pending.back();
     pending.pop_back();
     if (!seen.insert(node).second) continue;
-    for (const auto& [name, child] : durable.at(node).entries) pending.push_back(child);
+    for (const auto& [name, child] : tree.at(node).entries) pending.push_back(child);
     for (const Change& change : changes) {
       if (change.node == node && !change.added.empty()) pending.push_back(change.added_node);
     }
   }
-  std::erase_if(changes, [&](const Change& change) { return !seen.contains(change.node); });
-  return changes;
+  return seen;
 }
 
 void CrashFileSystem::Do(Change change) {

@@ -63,7 +63,8 @@ class CrashFileSystem final : public FileSystem {
   std::string Log() const;
 
   // Calls `visit` with every disk that a machine may find when the power comes back, if it went now: each subset of the
-  // changes that were not synced and can be seen. `kept` says which were, for messages.
+  // changes that were not synced, but for those that leave the same names and contents as another. `kept` says which
+  // were, for messages.
   void ForEachOutcome(absl::FunctionRef<void(CrashFileSystem& rebooted, std::string_view kept)> visit) const;
 
   // The contents of a file as a running program sees it, or nullopt.
@@ -108,8 +109,8 @@ class CrashFileSystem final : public FileSystem {
   };
 
   static void Apply(const Change& change, Tree& tree);
-  // Those of `changes` that concern nodes which may be seen after a loss of power.
-  static std::vector<Change> Visible(const Tree& durable, std::vector<Change> changes);
+  // The nodes that have a path in `tree`, or may have one if some of `changes` are made.
+  static std::set<int> Reachable(const Tree& tree, const std::vector<Change>& changes);
   void Do(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -293,6 +293,18 @@ TEST(CrashFileSystemTest, TriesNoOutcomesOfWhatNobodyCanSeeAnyMore) {
   EXPECT_EQ(num_outcomes, 1);
 }
 
+TEST(CrashFileSystemTest, TriesNoOutcomeThatLooksLikeAnother) {
+  CrashFileSystem disk;
+  ASSERT_THAT(disk.MakeDirectory("/d"), IsOk());
+  auto file = Create(disk, "/d/f");
+  ASSERT_THAT(file->Append("ab"), IsOk());
+  std::multiset<std::string> found;
+  disk.ForEachOutcome([&](CrashFileSystem& rebooted, std::string_view) {
+    found.insert(!rebooted.Inspect("/d").ok() ? "nothing" : rebooted.Read("/d/f").value_or("no file"));
+  });
+  EXPECT_THAT(found, UnorderedElementsAre("nothing", "no file", "", "a", "ab"));
+}
+
 TEST(CrashFileSystemTest, ReadsSmallFilesOnly) {
   CrashFileSystem disk;
   Put(disk, "/f", "12345");
