@@ -164,8 +164,8 @@ void Run() {
     Save(safetensors, state, StateFormat::kSafetensors);
   }
   const Targets targets = MakeTargets(floats);
-  const auto into = [&](const std::string& path, bool verify) {
-    return [&targets, path, verify] { ABSL_CHECK_OK(Open(path).ReadInto(targets, {.verify = verify})); };
+  const auto into = [&](const std::string& path, const ReadOptions& options) {
+    return [&targets, path, options] { ABSL_CHECK_OK(Open(path).ReadInto(targets, options)); };
   };
   const auto fresh = [&](const std::string& path, bool map) {
     return [path, map] { ABSL_CHECK_OK(Open(path).Read({.map = map})); };
@@ -173,9 +173,10 @@ void Run() {
   std::printf("%d MiB in %d tensors, %s, %d rounds, %d threads\n", static_cast<int>(mib), kNumTensors, directory.c_str(),
               rounds, at::get_num_threads());
   Measure({{"plain read into touched memory", [&] { ReadPlainly(torch, targets); }},
-           {".pt into touched memory, verified", into(torch, true)},
-           {".pt into touched memory, not verified", into(torch, false)},
-           {"safetensors into touched memory, verified", into(safetensors, true)},
+           {".pt into touched memory, verified", into(torch, {.verify = true})},
+           {".pt into touched memory, not verified", into(torch, {.verify = false})},
+           {"safetensors into touched memory, verified", into(safetensors, {.verify = true})},
+           {"safetensors into touched memory, mapped", into(safetensors, {.map = true})},
            {".pt into fresh memory, verified", fresh(torch, false)},
            {"safetensors into fresh memory, verified", fresh(safetensors, false)},
            {".pt mapped", fresh(torch, true)},

@@ -319,10 +319,18 @@ absl::StatusOr<bool> ReadDirectly(const RandomAccessFile& file, const StoredStat
 
 // `targets`: places in the table of tensors, and where each goes.
 absl::Status ReadAllInto(const RandomAccessFile& file, const StoredState& state,
-                         absl::Span<const std::pair<size_t, at::Tensor>> targets, bool verify) {
-  if (verify) {
-    std::vector<size_t> tensors;
-    for (const auto& [i, target] : targets) tensors.push_back(i);
+                         absl::Span<const std::pair<size_t, at::Tensor>> targets, const ReadOptions& options) {
+  std::vector<size_t> tensors;
+  for (const auto& [i, target] : targets) tensors.push_back(i);
+  const at::NoGradGuard no_grad;
+  if (options.map) {
+    const ReadOptions mapped = {.verify = false, .map = true};
+    Reader reader(state, file, mapped);
+    ABSL_RETURN_IF_ERROR(reader.Prepare(tensors));
+    for (const auto& [i, target] : targets) at::Tensor(target).copy_(reader.Tensor(i));
+    return absl::OkStatus();
+  }
+  if (options.verify) {
     ABSL_RETURN_IF_ERROR(VerifyStorages(state, file, StoragesOf(state, tensors), {}));
   }
   std::vector<char> is_read(targets.size());
@@ -330,7 +338,6 @@ absl::Status ReadAllInto(const RandomAccessFile& file, const StoredState& state,
     ABSL_ASSIGN_OR_RETURN(is_read[i], ReadDirectly(file, state, state.tensors[targets[i].first], targets[i].second));
     return absl::OkStatus();
   }));
-  const at::NoGradGuard no_grad;
   for (size_t i = 0; i < targets.size(); ++i) {
     if (is_read[i]) continue;
     ABSL_ASSIGN_OR_RETURN(const at::Tensor values, ReadExtent(file, state, state.tensors[targets[i].first]));
@@ -486,7 +493,7 @@ absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>>
       }
       stored.emplace_back(part_->indices[place], target);
     }
-    result = ReadAllInto(*contents.file, contents.state, stored, options.verify);
+    result = ReadAllInto(*contents.file, contents.state, stored, options);
   });
   return contents.InThisFile(status.ok() ? result : status);
 }

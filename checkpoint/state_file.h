@@ -94,7 +94,8 @@ class StateFile {
 
   // Reads tensors into memory that is there already: each `first` is a place in tensors(), each `second` has its sizes,
   // any strides, device and dtype (copy_ converts). With `verify`, nothing is changed before all checksums are right;
-  // that reads the file twice, on as many threads as LibTorch uses. `device` and `map` mean nothing here.
+  // that reads the file twice, on as many threads as LibTorch uses. With `map` the file is mapped and copied from:
+  // faster, nothing is verified, and what ReadOptions says of mapped files holds for the call. `device` means nothing here.
   absl::Status ReadInto(absl::Span<const std::pair<size_t, at::Tensor>> targets, const ReadOptions& options = {}) const;
 
   // Compares the checksums of all tensors of this part. `progress` (may be empty) is called, from any thread but one at

@@ -274,14 +274,17 @@ TEST_P(StateFileTest, ReadsIntoMemoryOfAnyLayout) {
   const at::Tensor weight = at::randn({3, 4});
   const StateFile file = Written(Dict({{"w", weight}, {"v", weight.t().clone().t()}}));
   const at::Tensor same = at::zeros({3, 4});
-  const at::Tensor transposed = at::zeros({4, 3}).t();
-  const at::Tensor wider = at::zeros({3, 4}, at::kDouble).requires_grad_();
-  const void* const memory = same.const_data_ptr();
-  ASSERT_THAT(file.ReadInto({{0, same}, {0, transposed}, {1, wider}}), IsOk());
-  EXPECT_EQ(same.const_data_ptr(), memory);
-  EXPECT_TRUE(at::equal(same, weight));
-  EXPECT_TRUE(at::equal(transposed, weight));
-  EXPECT_TRUE(at::equal(wider, weight.to(at::kDouble)));
+  for (const ReadOptions& options : {ReadOptions{}, ReadOptions{.verify = false}, ReadOptions{.map = true}}) {
+    same.zero_();
+    const at::Tensor transposed = at::zeros({4, 3}).t();
+    const at::Tensor wider = at::zeros({3, 4}, at::kDouble).requires_grad_();
+    const void* const memory = same.const_data_ptr();
+    ASSERT_THAT(file.ReadInto({{0, same}, {0, transposed}, {1, wider}}, options), IsOk());
+    EXPECT_EQ(same.const_data_ptr(), memory);
+    EXPECT_TRUE(at::equal(same, weight));
+    EXPECT_TRUE(at::equal(transposed, weight));
+    EXPECT_TRUE(at::equal(wider, weight.to(at::kDouble)));
+  }
   EXPECT_THAT(file.ReadInto({{0, at::zeros({4, 3})}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"w\" has sizes [3, 4], and is to go into one of "
                                                                      "sizes [4, 3]")));
