@@ -15,12 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +46,7 @@ struct State {
   absl::Mutex mutex;
   std::string directory ABSL_GUARDED_BY(mutex);
   std::vector<Hook> hooks ABSL_GUARDED_BY(mutex);
+  std::optional<int64_t> room ABSL_GUARDED_BY(mutex);  // how many more bytes the disk takes
   std::vector<DiskCall> calls ABSL_GUARDED_BY(mutex);
 };
 
@@ -55,6 +58,8 @@ State& TheState() {
 std::atomic<bool> g_watching = false;
 // What a hook itself does is not watched.
 thread_local bool g_inside = false;
+// A call below the directory is being made, so what it writes needs room.
+thread_local bool g_needs_room = false;
 
 bool IsBelow(std::string_view path, std::string_view directory) {
   return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');
@@ -103,7 +108,9 @@ long Watched(const std::function<DiskCall()>& describe, const std::function<long
   if (error != 0) {
     errno = error;
   } else {
+    g_needs_room = is_below;
     result = call();
+    g_needs_room = false;
   }
   const int errno_after = errno;
   if (is_below) {
@@ -115,6 +122,21 @@ long Watched(const std::function<DiskCall()>& describe, const std::function<long
   g_inside = false;
   errno = errno_after;
   return result;
+}
+
+// How many of `size` bytes the disk takes, or -1 with errno.
+ssize_t Fitting(size_t size) {
+  if (!g_needs_room) return static_cast<ssize_t>(size);
+  State& state = TheState();
+  absl::MutexLock lock(state.mutex);
+  if (!state.room.has_value() || size == 0) return static_cast<ssize_t>(size);
+  const int64_t fitting = std::min(static_cast<int64_t>(size), *state.room);
+  if (fitting == 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  *state.room -= fitting;
+  return fitting;
 }
 
 long Open(int directory_fd, const char* path, int flags, mode_t mode) {
@@ -137,6 +159,17 @@ long Sync(int fd, long number) {
       [&] { return syscall(number, fd); });
 }
 
+std::string Shown(const std::string& name) {
+  static constexpr std::pair<std::string_view, std::string_view> kRandom[] = {{".cohort-tmp-", "TEMPORARY"},
+                                                                              {".cohort-step-", "STEP"},
+                                                                              {".cohort-removed-", "REMOVED"},
+                                                                              {".cohort-latest-", "LATEST"}};
+  for (const auto& [prefix, shown] : kRandom) {
+    if (name.starts_with(prefix)) return std::string(shown);
+  }
+  return name;
+}
+
 }  // namespace
 
 DiskShim::DiskShim(std::string_view directory) {
@@ -145,11 +178,18 @@ DiskShim::DiskShim(std::string_view directory) {
   ABSL_CHECK(!g_watching) << "one DiskShim at a time";
   state.directory = directory;
   state.hooks.clear();
+  state.room.reset();
   state.calls.clear();
   g_watching = true;
 }
 
 DiskShim::~DiskShim() { g_watching = false; }
+
+void DiskShim::LimitBytes(int64_t num_bytes) {
+  State& state = TheState();
+  absl::MutexLock lock(state.mutex);
+  state.room = num_bytes;
+}
 
 void DiskShim::Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook) {
   State& state = TheState();
@@ -166,8 +206,7 @@ std::vector<DiskCall> DiskShim::Calls() const {
 std::vector<std::string> DiskShim::Names() const {
   std::vector<std::string> names;
   for (const DiskCall& call : Calls()) {
-    const std::string_view name = std::string_view(call.path).substr(call.path.rfind('/') + 1);
-    names.push_back(absl::StrCat(call.operation, " ", name.starts_with(".cohort-tmp-") ? "TEMPORARY" : name));
+    names.push_back(absl::StrCat(call.operation, " ", Shown(call.path.substr(call.path.rfind('/') + 1))));
   }
   return names;
 }
@@ -182,6 +221,7 @@ int64_t MonotonicNanoseconds() {
 
 using cohort::testing::Absolute;
 using cohort::testing::DiskCall;
+using cohort::testing::Fitting;
 using cohort::testing::Open;
 using cohort::testing::PathOf;
 using cohort::testing::Sync;
@@ -213,14 +253,36 @@ int openat64(int directory_fd, const char* path, int flags, ...) { COHORT_OPEN_W
 #undef COHORT_OPEN_WITH_MODE
 
 ssize_t write(int fd, const void* bytes, size_t size) {
-  return Watched([&] { return DiskCall{"write", PathOf(fd)}; }, [&] { return syscall(SYS_write, fd, bytes, size); });
+  return Watched(
+      [&] {
+        return DiskCall{"write", PathOf(fd)};
+      },
+      [&]() -> long {
+        const ssize_t fitting = Fitting(size);
+        return fitting < 0 ? -1 : syscall(SYS_write, fd, bytes, fitting);
+      });
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
-  return Watched([&] { return DiskCall{"write", PathOf(fd)}; },
-                 [&] { return syscall(SYS_pwrite64, fd, bytes, size, offset); });
+  return Watched(
+      [&] {
+        return DiskCall{"write", PathOf(fd)};
+      },
+      [&]() -> long {
+        const ssize_t fitting = Fitting(size);
+        return fitting < 0 ? -1 : syscall(SYS_pwrite64, fd, bytes, fitting, offset);
+      });
 }
 ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t offset) { return pwrite(fd, bytes, size, offset); }
+
+int ftruncate(int fd, off_t size) noexcept {
+  return static_cast<int>(Watched(
+      [&] {
+        return DiskCall{"truncate", PathOf(fd)};
+      },
+      [&] { return syscall(SYS_ftruncate, fd, size); }));
+}
+int ftruncate64(int fd, off64_t size) noexcept { return ftruncate(fd, size); }
 
 int fsync(int fd) { return static_cast<int>(Sync(fd, SYS_fsync)); }
 int fdatasync(int fd) { return static_cast<int>(Sync(fd, SYS_fdatasync)); }
@@ -247,6 +309,22 @@ int mkdir(const char* path, mode_t mode) noexcept {
         return DiskCall{"mkdir", Absolute(AT_FDCWD, path)};
       },
       [&] { return syscall(SYS_mkdir, path, mode); }));
+}
+
+int symlink(const char* target, const char* path) noexcept {
+  return static_cast<int>(Watched(
+      [&] {
+        return DiskCall{"symlink", Absolute(AT_FDCWD, path)};
+      },
+      [&] { return syscall(SYS_symlink, target, path); }));
+}
+
+int rmdir(const char* path) noexcept {
+  return static_cast<int>(Watched(
+      [&] {
+        return DiskCall{"rmdir", Absolute(AT_FDCWD, path)};
+      },
+      [&] { return syscall(SYS_rmdir, path); }));
 }
 
 int unlink(const char* path) noexcept {

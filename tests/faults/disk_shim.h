@@ -2,8 +2,9 @@
 //
 // DiskShim: stands between this process and the kernel, where a real disk is slow, fails, or sees the process killed.
 //
-// A program that links this library has its open, write, pwrite, fsync, close, rename, mkdir and unlink replaced, wherever in
-// the process they are called from, LibTorch included. What is tested stays a black box: no line of it knows.
+// A program that links this library has its open, write, pwrite, ftruncate, fsync, close, rename, mkdir, symlink, unlink
+// and rmdir replaced, wherever in the process they are called from, LibTorch included. What is tested stays a black box:
+// no line of it knows.
 
 #ifndef COHORT_TESTS_FAULTS_DISK_SHIM_H_
 #define COHORT_TESTS_FAULTS_DISK_SHIM_H_
@@ -39,10 +40,14 @@ class DiskShim {
   // call is not done and fails with it. An empty operation is any. `hook` may block, or not return at all.
   void Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook);
 
+  // From now the disk takes no more than `num_bytes` more: the write that goes beyond writes what fits, and the next one
+  // fails with ENOSPC. What is overwritten or removed gives no room back.
+  void LimitBytes(int64_t num_bytes);
+
   // The calls so far, in the order of their return.
   std::vector<DiskCall> Calls() const;
 
-  // As Calls(), "OPERATION NAME" each, with the name of temporary files as "TEMPORARY".
+  // As Calls(), "OPERATION NAME" each, with names that hold random numbers as "TEMPORARY", "STEP", "REMOVED" and "LATEST".
   std::vector<std::string> Names() const;
 };
 

@@ -41,8 +41,42 @@ TEST_F(DiskShimTest, SeesEveryCallBelowTheDirectoryInOrder) {
   ASSERT_EQ(fsync(directory), 0);
   ASSERT_EQ(close(open((dir_ + "/d/g").c_str(), O_RDWR)), 0);
   ASSERT_EQ(unlink((dir_ + "/d/g").c_str()), 0);
+  ASSERT_EQ(rmdir((dir_ + "/d").c_str()), 0);
   EXPECT_THAT(shim.Names(), ElementsAre("mkdir d", "create f", "write f", "write f", "fsync f", "close f", "rename g",
-                                        "fsync directory d", "open for writing g", "close g", "unlink g"));
+                                        "fsync directory d", "open for writing g", "close g", "unlink g", "rmdir d"));
+}
+
+TEST_F(DiskShimTest, SeesSymlinksAndTruncation) {
+  DiskShim shim(dir_);
+  const int fd = Create("f");
+  ASSERT_EQ(write(fd, "abc", 3), 3);
+  ASSERT_EQ(ftruncate(fd, 1), 0);
+  ASSERT_EQ(symlink("f", (dir_ + "/link").c_str()), 0);
+  EXPECT_EQ(ReadFile(dir_ + "/link"), "a");
+  EXPECT_THAT(shim.Names(), ElementsAre("create f", "write f", "truncate f", "symlink link"));
+}
+
+TEST_F(DiskShimTest, ShowsRandomNamesAsWhatTheyAre) {
+  DiskShim shim(dir_);
+  for (const std::string kind : {"tmp", "step", "removed", "latest"}) Create(".cohort-" + kind + "-1-2-3");
+  EXPECT_THAT(shim.Names(), ElementsAre("create TEMPORARY", "create STEP", "create REMOVED", "create LATEST"));
+}
+
+TEST_F(DiskShimTest, IsFullAtTheByteThatItIsTold) {
+  DiskShim shim(dir_);
+  const int fd = Create("f");
+  const int other = Create("g");
+  shim.LimitBytes(5);
+  EXPECT_EQ(write(fd, "ab", 2), 2);
+  EXPECT_EQ(pwrite(other, "cd", 2, 0), 2);
+  EXPECT_EQ(write(fd, "efg", 3), 1);
+  EXPECT_EQ(write(fd, "fg", 2), -1);
+  EXPECT_EQ(errno, ENOSPC);
+  EXPECT_EQ(write(fd, "", 0), 0);
+  EXPECT_EQ(ReadFile(dir_ + "/f"), "abe");
+  EXPECT_EQ(ReadFile(dir_ + "/g"), "cd");
+  WriteFile(dir_ + "-elsewhere", "is not limited");
+  EXPECT_EQ(ReadFile(dir_ + "-elsewhere"), "is not limited");
 }
 
 TEST_F(DiskShimTest, SeesRelativePaths) {
