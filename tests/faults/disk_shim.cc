@@ -47,6 +47,7 @@ struct State {
   std::string directory ABSL_GUARDED_BY(mutex);
   std::vector<Hook> hooks ABSL_GUARDED_BY(mutex);
   std::optional<int64_t> room ABSL_GUARDED_BY(mutex);  // how many more bytes the disk takes
+  std::function<int()> when_full ABSL_GUARDED_BY(mutex);
   std::vector<DiskCall> calls ABSL_GUARDED_BY(mutex);
 };
 
@@ -128,15 +129,17 @@ long Watched(const std::function<DiskCall()>& describe, const std::function<long
 ssize_t Fitting(size_t size) {
   if (!g_needs_room) return static_cast<ssize_t>(size);
   State& state = TheState();
-  absl::MutexLock lock(state.mutex);
-  if (!state.room.has_value() || size == 0) return static_cast<ssize_t>(size);
-  const int64_t fitting = std::min(static_cast<int64_t>(size), *state.room);
-  if (fitting == 0) {
-    errno = ENOSPC;
-    return -1;
+  std::function<int()> when_full;
+  {
+    absl::MutexLock lock(state.mutex);
+    if (!state.room.has_value() || size == 0) return static_cast<ssize_t>(size);
+    const int64_t fitting = std::min(static_cast<int64_t>(size), *state.room);
+    *state.room -= fitting;
+    if (fitting > 0) return fitting;
+    when_full = state.when_full;
   }
-  *state.room -= fitting;
-  return fitting;
+  errno = when_full();
+  return -1;
 }
 
 long Open(int directory_fd, const char* path, int flags, mode_t mode) {
@@ -185,10 +188,15 @@ DiskShim::DiskShim(std::string_view directory) {
 
 DiskShim::~DiskShim() { g_watching = false; }
 
-void DiskShim::LimitBytes(int64_t num_bytes) {
+void DiskShim::LimitBytes(int64_t num_bytes, std::function<int()> when_full) {
   State& state = TheState();
   absl::MutexLock lock(state.mutex);
   state.room = num_bytes;
+  state.when_full = std::move(when_full);
+}
+
+void DiskShim::LimitBytes(int64_t num_bytes) {
+  LimitBytes(num_bytes, [] { return ENOSPC; });
 }
 
 void DiskShim::Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook) {

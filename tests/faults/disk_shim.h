@@ -41,7 +41,9 @@ class DiskShim {
   void Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook);
 
   // From now the disk takes no more than `num_bytes` more: the write that goes beyond writes what fits, and the next one
-  // fails with ENOSPC. What is overwritten or removed gives no room back.
+  // calls `when_full` and fails with the errno that it returns. What is overwritten or removed gives no room back.
+  void LimitBytes(int64_t num_bytes, std::function<int()> when_full);
+  // The same with ENOSPC.
   void LimitBytes(int64_t num_bytes);
 
   // The calls so far, in the order of their return.

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "cohort/checkpoint/testing/files.h"
 #include "gmock/gmock.h"
@@ -77,6 +78,21 @@ TEST_F(DiskShimTest, IsFullAtTheByteThatItIsTold) {
   EXPECT_EQ(ReadFile(dir_ + "/g"), "cd");
   WriteFile(dir_ + "-elsewhere", "is not limited");
   EXPECT_EQ(ReadFile(dir_ + "-elsewhere"), "is not limited");
+}
+
+TEST_F(DiskShimTest, KillsAfterTheByteThatItIsTold) {
+  const pid_t child = fork();
+  if (child == 0) {
+    DiskShim shim(dir_);
+    shim.LimitBytes(2, [] { return raise(SIGKILL); });
+    const int fd = Create("f");
+    for (std::string_view rest = "abc"; !rest.empty();) rest.remove_prefix(write(fd, rest.data(), rest.size()));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(ReadFile(dir_ + "/f"), "ab");
 }
 
 TEST_F(DiskShimTest, SeesRelativePaths) {
