@@ -10,6 +10,7 @@
 #include "cohort/checkpoint/internal/json_reader.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <istream>
@@ -177,6 +178,15 @@ absl::Status ReadJson(const RandomAccessFile& file, int64_t offset, int64_t num_
   } catch (const Refused& refused) {
     return refused.status;
   }
+  return sax.status();
+}
+
+absl::Status ReadJson(std::string_view json, JsonEvents& events) {
+  if (const size_t zero = json.find('\0'); zero != std::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("byte ", zero, ": a zero byte, which no JSON text has"));
+  }
+  Sax sax(events);
+  Json::sax_parse(json.data(), json.data() + json.size(), &sax);
   return sax.status();
 }
 

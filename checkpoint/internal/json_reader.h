@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "cohort/checkpoint/internal/memory_budget.h"
@@ -39,6 +40,9 @@ class JsonEvents {
 // Errors: InvalidArgument, with the place in the text; those of `events`, of `budget` and of RandomAccessFile::Read.
 absl::Status ReadJson(const RandomAccessFile& file, int64_t offset, int64_t num_bytes, MemoryBudget& budget,
                       JsonEvents& events);
+
+// The same of a text in memory. It takes a few times the text's length: for texts whose length has been checked.
+absl::Status ReadJson(std::string_view json, JsonEvents& events);
 
 }  // namespace cohort::internal
 

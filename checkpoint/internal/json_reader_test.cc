@@ -71,6 +71,21 @@ TEST(JsonReaderTest, TellsEveryValueInItsOrder) {
               IsOkAndHolds("{;key a;[;null;true;false;int -7;string xé;end;key b;{;end;key a;int 1;end;"));
 }
 
+TEST(JsonReaderTest, TellsTheSameOfATextInMemory) {
+  for (const std::string_view text :
+       {R"( {"a": [null, true, false, -7, "x\u00e9"], "b": {}, "a": 1} )", "[1.5, 1e3]", "[", "", "{\"a\" 1}",
+        "[18446744073709551615]", "\"\xff\"", "[1] x", "1e999"}) {
+    Recorder of_memory;
+    const absl::Status status = ReadJson(text, of_memory);
+    Recorder of_file;
+    EXPECT_EQ(status, Read(text, of_file)) << text;
+    EXPECT_EQ(of_memory.text, of_file.text) << text;
+  }
+  Recorder recorder;
+  EXPECT_THAT(ReadJson(std::string_view("{}\0x", 4), recorder),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte 2: a zero byte")));
+}
+
 TEST(JsonReaderTest, ReadsOnlyItsPartOfTheFile) {
   Recorder recorder;
   MemoryBudget budget(0);
