@@ -1,6 +1,5 @@
 #include "cohort/checkpoint/safetensors_file.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cohort/checkpoint/internal/append_and_checksum.h"
 #include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/internal/dtype.h"
 #include "cohort/checkpoint/internal/quoted.h"
@@ -31,8 +31,6 @@ namespace {
 using internal::SafetensorsLayout;
 using internal::SavedTensor;
 using internal::StateParts;
-
-constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // The values, and not what a mark says of them: the format has no marks.
 at::Tensor Values(const SavedTensor& saved) {
@@ -75,13 +73,8 @@ absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::str
   ABSL_RETURN_IF_ERROR(file.Append(header.substr(layout.checksums_offset + reserved)));
   for (const size_t i : layout.order) {
     const auto append = [&](std::string_view bytes) -> absl::Status {
-      // In pieces that are still in the cache when they are written.
-      for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kPieceBytes))) {
-        const std::string_view piece = bytes.substr(0, kPieceBytes);
-        const uint32_t crc32 = internal::Crc32(piece);
-        crc32s[i] = internal::CombineCrc32(crc32s[i], crc32, static_cast<int64_t>(piece.size()));
-        ABSL_RETURN_IF_ERROR(file.AppendWithCrc32(piece, crc32));
-      }
+      ABSL_ASSIGN_OR_RETURN(const uint32_t crc32, internal::AppendAndChecksum(bytes, file));
+      crc32s[i] = internal::CombineCrc32(crc32s[i], crc32, static_cast<int64_t>(bytes.size()));
       return absl::OkStatus();
     };
     ABSL_RETURN_IF_ERROR(internal::AppendElements(Values(parts.tensors[i]), append));

@@ -26,7 +26,9 @@
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/append_and_checksum.h"
 #include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/writable_file.h"
 
@@ -53,9 +55,6 @@ constexpr uint16_t kMadeBy = 3 << 8 | 45;                // Unix, which gives a 
 constexpr uint32_t kUnixMode = uint32_t{0100644} << 16;  // a file, rw-r--r--
 constexpr uint16_t kDate = 0 << 9 | 1 << 5 | 1;          // 1980-01-01, the earliest there is
 constexpr uint16_t kCrcFollows = 1 << 3;
-
-// How much is checksummed before it is written, so that the copy into the page cache finds it in the CPU's cache.
-constexpr size_t kPieceBytes = size_t{256} << 10;
 
 class Record {
  public:
@@ -118,14 +117,9 @@ absl::Status ZipWriter::BeginEntry(std::string_view name, int64_t num_bytes) {
 }
 
 absl::Status ZipWriter::Append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const std::string_view piece = bytes.substr(0, kPieceBytes);
-    const uint32_t crc = Crc32(piece);
-    crc_ = CombineCrc32(crc_, crc, static_cast<int64_t>(piece.size()));
-    ABSL_RETURN_IF_ERROR(file_.AppendWithCrc32(piece, crc));
-    num_appended_ += static_cast<int64_t>(piece.size());
-    bytes.remove_prefix(piece.size());
-  }
+  ABSL_ASSIGN_OR_RETURN(const uint32_t crc, AppendAndChecksum(bytes, file_));
+  crc_ = CombineCrc32(crc_, crc, static_cast<int64_t>(bytes.size()));
+  num_appended_ += static_cast<int64_t>(bytes.size());
   return absl::OkStatus();
 }
 
