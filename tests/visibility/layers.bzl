@@ -37,11 +37,17 @@ LAYERS = [
     ),
     (
         [
+            "//checkpoint:checkpoint_info",
+            "//checkpoint:checkpoint_manager",
+            "//checkpoint:checkpoint_request",
             "//checkpoint:main_only_saver",
             "//checkpoint:module_state",
             "//checkpoint:optimizer_state",
+            "//checkpoint:retention",
             "//checkpoint:rng_state",
+            "//checkpoint:run_directory",
             "//checkpoint:safetensors_file",
+            "//checkpoint:save_trigger",
             "//checkpoint:state_file",
             "//checkpoint:tensor_header",
             "//checkpoint:torch_file",
