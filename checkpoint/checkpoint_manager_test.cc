@@ -515,6 +515,14 @@ TEST_F(CheckpointManagerTest, BadRequestsAreRefused) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
+TEST_F(CheckpointManagerTest, AManifestThatNobodyWouldReadIsNotWritten) {
+  std::map<std::string, double> metrics;
+  for (int i = 0; i < 10'000; ++i) metrics[absl::StrCat(std::string(100, 'm'), i)] = i;
+  ExpectOnAllRanks(Options(), absl::StatusCode::kInvalidArgument, "10000 metrics",
+                   [&](CheckpointManager& manager) { return Save(manager, 1, metrics).status(); });
+  EXPECT_THAT(Names(), ElementsAre("run.json"));
+}
+
 TEST_F(CheckpointManagerTest, NotANumberIsAMetricAndTheWorstOne) {
   const auto group = ProcessGroup::WorldOfOne();
   absl::StatusOr<Manager> manager =

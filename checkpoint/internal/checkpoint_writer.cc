@@ -138,8 +138,14 @@ absl::Status CheckpointWriter::AddFile(std::string_view name,
 absl::Status CheckpointWriter::Sync() {
   // To microseconds, as the manifest has it.
   info_.saved = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
+  const std::string text = EncodeManifest(info_);
+  if (static_cast<int64_t>(text.size()) > kMaxManifestBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the manifest has ", text.size(), " bytes, of ", info_.files.size(),
+                                                   " files and ", info_.metrics.size(), " metrics; at most ",
+                                                   kMaxManifestBytes, " are allowed"));
+  }
   ABSL_ASSIGN_OR_RETURN(std::unique_ptr<OutputFile> manifest, CreateFile(kManifestName));
-  ABSL_RETURN_IF_ERROR(manifest->Append(EncodeManifest(info_)));
+  ABSL_RETURN_IF_ERROR(manifest->Append(text));
   files_.push_back(std::move(manifest));
   for (const std::unique_ptr<OutputFile>& file : files_) ABSL_RETURN_IF_ERROR(file->Sync());  // step 3
   files_.clear();

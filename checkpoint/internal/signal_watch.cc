@@ -24,7 +24,7 @@ using Count = std::atomic<uint32_t>;
 static_assert(Count::is_always_lock_free, "a handler must not wait for a lock that the thread it stopped may hold");
 constinit Count arrivals[NSIG] = {};
 
-extern "C" void CountArrival(int signal) { arrivals[signal].fetch_add(1, std::memory_order_relaxed); }
+void CountArrival(int signal) { arrivals[signal].fetch_add(1, std::memory_order_relaxed); }
 
 struct Installation {
   int num_watches = 0;
