@@ -188,12 +188,7 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(Proce
       }
       ABSL_ASSIGN_OR_RETURN(manager->main_,
                             internal::RunWriter::Open(file_system != nullptr ? *file_system : *FileSystem::Posix(),
-                                                      {.directory = manager->options_.directory,
-                                                       .run_id = manager->options_.run_id,
-                                                       .model = manager->options_.model,
-                                                       .retention = manager->options_.retention,
-                                                       .timeout = manager->options_.timeout,
-                                                       .world_size = group->world_size()}));
+                                                      manager->options_, group->world_size()));
       const auto checkpoints = manager->main_->checkpoints();
       found = Encode({.text = absl::StrCat(manager->main_->run_id(), "\n", manager->main_->directory()),
                       .rest = EncodeOptional(checkpoints.empty() ? nullptr : &checkpoints.front())});

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> SettleDirectory(FileSystem& file_system, std::string
   return std::string(DirectoryOf(*inside));
 }
 
-absl::Status CheckOptions(const RunWriterOptions& options) {
+absl::Status CheckOptions(const CheckpointManagerOptions& options) {
   ABSL_RETURN_IF_ERROR(CheckSaveTimeout(options.timeout));
   ABSL_RETURN_IF_ERROR(CheckRetentionPolicy(options.retention));
   ABSL_RETURN_IF_ERROR(options.run_id.empty() ? absl::OkStatus() : CheckRunId(options.run_id));
@@ -63,7 +63,7 @@ absl::Status CheckOptions(const RunWriterOptions& options) {
 }
 
 // A new run's.
-absl::StatusOr<std::string> NewRunId(const RunWriterOptions& options) {
+absl::StatusOr<std::string> NewRunId(const CheckpointManagerOptions& options) {
   if (!options.run_id.empty()) return options.run_id;
   const char* const launched = std::getenv("TORCHELASTIC_RUN_ID");
   if (launched != nullptr && *launched != '\0' && std::string_view(launched) != "none") {
@@ -85,16 +85,18 @@ bool IsOfModel(const CheckpointInfo& checkpoint, const std::string& model) {
 
 }  // namespace
 
-RunWriter::RunWriter(FileSystem& file_system, RunWriterOptions options, std::string directory)
+RunWriter::RunWriter(FileSystem& file_system, CheckpointManagerOptions options, int world_size, std::string directory)
     : file_system_(file_system),
       options_(std::move(options)),
+      world_size_(world_size),
       run_{.path = std::move(directory)},
       removals_(std::make_unique<Removals>(file_system, run_.path)) {}
 
-absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Open(FileSystem& file_system, RunWriterOptions options) {
+absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Open(FileSystem& file_system, CheckpointManagerOptions options,
+                                                           int world_size) {
   ABSL_RETURN_IF_ERROR(CheckOptions(options));
   ABSL_ASSIGN_OR_RETURN(std::string directory, SettleDirectory(file_system, options.directory));
-  auto writer = absl::WrapUnique(new RunWriter(file_system, std::move(options), directory));
+  auto writer = absl::WrapUnique(new RunWriter(file_system, std::move(options), world_size, directory));
   // Before anything is made, and again once nobody else can change it.
   ABSL_RETURN_IF_ERROR(writer->Read());
   ABSL_RETURN_IF_ERROR(MakeDirectories(file_system, directory));
@@ -194,7 +196,7 @@ absl::StatusOr<CheckpointReport> RunWriter::Save(const CheckpointRequest& reques
                                                   .sequence = last + 1,
                                                   .run_id = run_.run_id,
                                                   .model = options_.model,
-                                                  .world_size = options_.world_size,
+                                                  .world_size = world_size_,
                                                   .metrics = request.metrics,
                                                   .pinned = request.pin}));
   for (const CheckpointPayload& payload : payloads) ABSL_RETURN_IF_ERROR(writer->AddFile(payload.name, payload.write));

@@ -14,33 +14,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/checkpoint_request.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/removals.h"
-#include "cohort/checkpoint/retention.h"
 #include "cohort/checkpoint/run_directory.h"
 
 namespace cohort::internal {
-
-// As in CheckpointManagerOptions.
-struct RunWriterOptions {
-  std::string directory;
-  std::string run_id;
-  std::string model;
-  RetentionPolicy retention;
-  absl::Duration timeout;
-  int world_size = 1;  // for the manifests
-};
 
 // A run directory that this process has locked, and what it holds. Local and blocking, every method. Not thread-safe. Errors:
 // as CheckpointManager says.
 class RunWriter {
  public:
-  // `file_system` must outlive the object.
-  static absl::StatusOr<std::unique_ptr<RunWriter>> Open(FileSystem& file_system, RunWriterOptions options);
+  // `world_size` goes into the manifests. `file_system` must outlive the object.
+  static absl::StatusOr<std::unique_ptr<RunWriter>> Open(FileSystem& file_system, CheckpointManagerOptions options,
+                                                         int world_size);
 
   // Complete and of this run and model; the newest first.
   absl::Span<const CheckpointInfo> checkpoints() const { return run_.checkpoints; }
@@ -65,7 +54,7 @@ class RunWriter {
   std::vector<std::string> TakeWarnings();
 
  private:
-  RunWriter(FileSystem& file_system, RunWriterOptions options, std::string directory);
+  RunWriter(FileSystem& file_system, CheckpointManagerOptions options, int world_size, std::string directory);
 
   absl::Status Read();
   absl::Status BeginRun();
@@ -73,7 +62,8 @@ class RunWriter {
   std::vector<size_t> PlanRemovals();
 
   FileSystem& file_system_;
-  const RunWriterOptions options_;
+  const CheckpointManagerOptions options_;
+  const int world_size_;
   RunDirectory run_;
   bool has_run_file_ = false;
   std::unique_ptr<FileLock> lock_;
