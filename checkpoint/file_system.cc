@@ -113,13 +113,15 @@ class PosixFile final : public OutputFile {
 constexpr int64_t kMaxOwnerBytes = 1000;
 
 // The bytes of `fd` from its beginning, until there are more than `max_bytes` of them: then one more than that. In
-// pieces: what fstat says of the size is not always true, and may change.
+// pieces: what fstat says of the size is not always true, and may change. The first one is small, as most files are.
 absl::StatusOr<std::string> ReadUpTo(int fd, int64_t max_bytes, std::string_view path) {
+  constexpr int64_t kFirstBytes = 4 << 10;
   constexpr int64_t kPieceBytes = 64 << 10;
   std::string bytes;
   for (;;) {
     const auto size = static_cast<int64_t>(bytes.size());
-    const int64_t room = std::min(kPieceBytes - 1, max_bytes - size) + 1;
+    const int64_t piece = size < kFirstBytes ? kFirstBytes - size : kPieceBytes;
+    const int64_t room = std::min(piece - 1, max_bytes - size) + 1;
     if (room <= 0) return bytes;
     bytes.resize(size + room);
     const ssize_t got = Uninterrupted([&] { return pread(fd, bytes.data() + size, room, size); });
