@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kRoot = 0;
 // A test that leaves more changes unsynced than can be tried has gone wrong.
-constexpr int64_t kMaxOutcomes = 1 << 16;
+constexpr size_t kMaxOutcomes = 1 << 16;
 
 // As many as Linux follows.
 constexpr int kMaxSymlinks = 40;
@@ -119,6 +119,16 @@ void CrashFileSystem::FailAt(int64_t n, absl::Status error) {
   fail_at_[n] = std::move(error);
 }
 
+void CrashFileSystem::FailFrom(int64_t n, absl::Status error) {
+  absl::MutexLock lock(mutex_);
+  fail_from_.emplace(n, std::move(error));
+}
+
+void CrashFileSystem::Repair() {
+  absl::MutexLock lock(mutex_);
+  fail_from_.reset();
+}
+
 int64_t CrashFileSystem::num_operations() const {
   absl::MutexLock lock(mutex_);
   return static_cast<int64_t>(log_.size());
@@ -136,52 +146,94 @@ std::optional<std::string> CrashFileSystem::Read(std::string_view path) const {
   return live_.at(*node).contents;
 }
 
-void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, std::string_view)> visit) const {
-  Tree durable;
-  std::vector<Change> unsynced;
-  int next_node;
-  {
-    absl::MutexLock lock(mutex_);
-    durable = durable_;
-    unsynced = unsynced_;
-    next_node = next_node_;
-  }
-  const std::set<int> visible = Reachable(durable, unsynced);
-  std::erase_if(unsynced, [&](const Change& change) { return !visible.contains(change.node); });
-  // Each change is lost or kept; a write may also be kept in half.
-  enum Fate { kLost, kKept, kHalf };
-  const auto num_fates = [](const Change& change) { return change.bytes.size() >= 2 ? 3 : 2; };
-  int64_t num_outcomes = 1;
-  for (const Change& change : unsynced) {
-    num_outcomes *= num_fates(change);
-    ABSL_CHECK_LE(num_outcomes, kMaxOutcomes) << "too many unsynced changes to try all subsets";
-  }
-  for (int64_t outcome = 0; outcome < num_outcomes; ++outcome) {
-    Tree tree = durable;
+// What may be found of a disk that lost power. The changes of one node do not depend on those of another, so each node
+// that can be seen is found in one of several versions, and what can be seen below a directory depends on its version.
+class CrashFileSystem::Outcomes {
+ public:
+  Outcomes(Tree durable, std::vector<Change> unsynced, int next_node,
+           absl::FunctionRef<void(CrashFileSystem&, std::string_view)> visit)
+      : durable_(std::move(durable)), unsynced_(std::move(unsynced)), next_node_(next_node), visit_(visit) {}
+
+  void Run() { Choose({}, {kRoot}, {}); }
+
+ private:
+  struct Version {
+    Node node;
     std::vector<std::string> kept;
-    std::set<int> changed;
-    int64_t fates = outcome;
-    for (Change change : unsynced) {
-      const int64_t fate = fates % num_fates(change);
-      fates /= num_fates(change);
-      if (fate == kLost) continue;
-      if (fate == kHalf) change.bytes.resize(change.bytes.size() / 2);
-      Apply(change, tree);
-      changed.insert(change.node);
-      kept.push_back(absl::StrCat(fate == kHalf ? "half of " : "", change.description));
+  };
+
+  // Each change is lost or kept; a write may also be kept in half. No two versions are alike.
+  std::vector<Version> VersionsOf(int number) const {
+    std::vector<Version> versions = {{durable_.at(number), {}}};
+    for (const Change& change : unsynced_) {
+      if (change.node != number) continue;
+      for (size_t i = 0, size = versions.size(); i < size; ++i) {
+        Add(change, change.description, versions, i);
+        if (change.bytes.size() < 2) continue;
+        Change half = change;
+        half.bytes.resize(half.bytes.size() / 2);
+        Add(half, absl::StrCat("half of ", change.description), versions, i);
+      }
+      ABSL_CHECK_LE(versions.size(), kMaxOutcomes) << "too many unsynced changes to try all subsets";
     }
-    // What was kept of something without a name cannot be seen: it is the same disk as if it had been lost.
-    const std::set<int> seen = Reachable(tree, {});
-    if (!std::includes(seen.begin(), seen.end(), changed.begin(), changed.end())) continue;
+    std::vector<Version> different;
+    std::set<std::pair<std::string, Entries>> seen;
+    for (Version& version : versions) {
+      if (seen.emplace(version.node.contents, version.node.entries).second) different.push_back(std::move(version));
+    }
+    return different;
+  }
+
+  static void Add(const Change& change, const std::string& description, std::vector<Version>& versions, size_t place) {
+    Version version = versions[place];
+    Apply(change, version.node);
+    version.kept.push_back(description);
+    versions.push_back(std::move(version));
+  }
+
+  // `tree` holds the nodes whose version has been chosen; `pending` are some that can be seen.
+  void Choose(const Tree& tree, std::vector<int> pending, const std::vector<std::string>& kept) {
+    while (!pending.empty() && tree.contains(pending.back())) pending.pop_back();
+    if (pending.empty()) return Visit(tree, kept);
+    const int number = pending.back();
+    pending.pop_back();
+    for (Version& version : VersionsOf(number)) {
+      std::vector<int> next = pending;
+      for (const auto& [name, child] : version.node.entries) next.push_back(child);
+      std::vector<std::string> kept_now = kept;
+      kept_now.insert(kept_now.end(), version.kept.begin(), version.kept.end());
+      Tree chosen = tree;
+      chosen[number] = std::move(version.node);
+      Choose(chosen, std::move(next), kept_now);
+    }
+  }
+
+  void Visit(const Tree& tree, const std::vector<std::string>& kept) {
+    ABSL_CHECK_LE(++num_visits_, kMaxOutcomes) << "too many unsynced changes to try all subsets";
     CrashFileSystem rebooted;
     {
       absl::MutexLock lock(rebooted.mutex_);
       rebooted.durable_ = tree;
-      rebooted.live_ = std::move(tree);
-      rebooted.next_node_ = next_node;
+      rebooted.live_ = tree;
+      rebooted.next_node_ = next_node_;
     }
-    visit(rebooted, kept.empty() ? "nothing unsynced" : absl::StrJoin(kept, "; "));
+    visit_(rebooted, kept.empty() ? "nothing unsynced" : absl::StrJoin(kept, "; "));
   }
+
+  const Tree durable_;
+  const std::vector<Change> unsynced_;
+  const int next_node_;
+  const absl::FunctionRef<void(CrashFileSystem&, std::string_view)> visit_;
+  size_t num_visits_ = 0;
+};
+
+void CrashFileSystem::ForEachOutcome(absl::FunctionRef<void(CrashFileSystem&, std::string_view)> visit) const {
+  std::optional<Outcomes> outcomes;
+  {
+    absl::MutexLock lock(mutex_);
+    outcomes.emplace(durable_, unsynced_, next_node_, visit);
+  }
+  outcomes->Run();
 }
 
 absl::StatusOr<FileInfo> CrashFileSystem::Inspect(std::string_view path) {
@@ -325,8 +377,7 @@ absl::Status CrashFileSystem::SyncDirectory(std::string_view path) {
   return absl::OkStatus();
 }
 
-void CrashFileSystem::Apply(const Change& change, Tree& tree) {
-  Node& node = tree[change.node];
+void CrashFileSystem::Apply(const Change& change, Node& node) {
   if (node.type != FileType::kDirectory) {
     const size_t end = change.offset + change.bytes.size();
     if (node.contents.size() < end) node.contents.resize(end, '\0');  // what was lost before it reads as zeros
@@ -337,29 +388,14 @@ void CrashFileSystem::Apply(const Change& change, Tree& tree) {
   if (!change.added.empty()) node.entries[change.added] = change.added_node;
 }
 
-std::set<int> CrashFileSystem::Reachable(const Tree& tree, const std::vector<Change>& changes) {
-  std::set<int> seen;
-  std::vector<int> pending = {kRoot};
-  while (!pending.empty()) {
-    const int node = pending.back();
-    pending.pop_back();
-    if (!seen.insert(node).second) continue;
-    for (const auto& [name, child] : tree.at(node).entries) pending.push_back(child);
-    for (const Change& change : changes) {
-      if (change.node == node && !change.added.empty()) pending.push_back(change.added_node);
-    }
-  }
-  return seen;
-}
-
 void CrashFileSystem::Do(Change change) {
-  Apply(change, live_);
+  Apply(change, live_[change.node]);
   unsynced_.push_back(std::move(change));
 }
 
 void CrashFileSystem::Keep(int node) {
   for (const Change& change : unsynced_) {
-    if (change.node == node) Apply(change, durable_);
+    if (change.node == node) Apply(change, durable_[node]);
   }
   Drop(node);
 }
@@ -373,7 +409,8 @@ absl::Status CrashFileSystem::Begin(std::string_view description) {
   if (lose_power_at_.has_value() && n >= *lose_power_at_) power_lost_ = true;
   ABSL_RETURN_IF_ERROR(CheckPower());
   const auto failure = fail_at_.find(n);
-  const absl::Status status = failure == fail_at_.end() ? absl::OkStatus() : failure->second;
+  absl::Status status = failure == fail_at_.end() ? absl::OkStatus() : failure->second;
+  if (fail_from_.has_value() && n >= fail_from_->first) status = fail_from_->second;
   log_.push_back(absl::StrCat(n, ": ", description, status.ok() ? "" : " -- fails"));
   return status;
 }

@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,6 +57,10 @@ class CrashFileSystem final : public FileSystem {
   // data; a directory's entries it does not drop).
   void FailAt(int64_t n, absl::Status error);
 
+  // Operation `n` and all later ones fail like that, until Repair.
+  void FailFrom(int64_t n, absl::Status error);
+  void Repair();
+
   // How many operations have been done or have failed.
   int64_t num_operations() const;
 
@@ -87,12 +92,14 @@ class CrashFileSystem final : public FileSystem {
  private:
   class File;
   class NodeLock;
+  class Outcomes;
 
+  using Entries = std::map<std::string, int, std::less<>>;  // name to node
   struct Node {
     FileType type = FileType::kRegular;
     int permissions = 0;
     std::string contents;                             // of a symlink: its target
-    std::map<std::string, int, std::less<>> entries;  // name to node
+    Entries entries;
   };
   // Nodes by number; 0 is "/". A node that no entry names is not reachable.
   using Tree = std::map<int, Node>;
@@ -108,9 +115,7 @@ class CrashFileSystem final : public FileSystem {
     std::string description;
   };
 
-  static void Apply(const Change& change, Tree& tree);
-  // The nodes that have a path in `tree`, or may have one if some of `changes` are made.
-  static std::set<int> Reachable(const Tree& tree, const std::vector<Change>& changes);
+  static void Apply(const Change& change, Node& node);
   void Do(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(int node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -140,6 +145,7 @@ class CrashFileSystem final : public FileSystem {
   std::optional<int64_t> lose_power_at_ ABSL_GUARDED_BY(mutex_);
   bool power_lost_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<int64_t, absl::Status> fail_at_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::pair<int64_t, absl::Status>> fail_from_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::testing

@@ -115,6 +115,16 @@ TEST(CrashFileSystemTest, FailsOneOperation) {
   EXPECT_THAT(disk.Log(), HasSubstr("2: write 4 bytes to /f -- fails\n3: write 1 bytes to /f"));
 }
 
+TEST(CrashFileSystemTest, FailsUntilItIsRepaired) {
+  CrashFileSystem disk;
+  disk.FailFrom(2, absl::UnavailableError("I/O error"));
+  EXPECT_THAT(disk.MakeDirectory("/a"), IsOk());
+  EXPECT_THAT(disk.MakeDirectory("/b"), StatusIs(absl::StatusCode::kUnavailable, "I/O error"));
+  EXPECT_THAT(disk.MakeDirectory("/b"), StatusIs(absl::StatusCode::kUnavailable, "I/O error"));
+  disk.Repair();
+  EXPECT_THAT(disk.MakeDirectory("/b"), IsOk());
+}
+
 TEST(CrashFileSystemTest, ForgetsWhatASyncFailedToKeep) {
   CrashFileSystem disk;
   auto file = Create(disk, "/f");

@@ -72,7 +72,9 @@ class Enumeration {
       ++tally_.crash_points;
       const std::string when = absl::StrCat("operation ", n, " fails with ", error.message());
       ++tally_.states;
-      Report(subject_.CheckRunning(disk, acted.ok()), disk, when);
+      const CrashSubject::Violations running = subject_.CheckRunning(disk, acted.ok());
+      Report(running, disk, when);
+      if (!running.empty()) return;  // it is too late
       CheckOutcomes(disk, acted.ok(), absl::StrCat(when, ", then power lost"));
       const absl::Status again = Act(disk);
       if (!again.ok()) Report({absl::StrCat("the next one fails: ", again.ToString())}, disk, when);
