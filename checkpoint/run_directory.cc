@@ -78,6 +78,12 @@ std::string Below(std::string_view directory, std::string_view name) {
   return absl::StrCat(directory == "/" ? "" : directory, "/", name);
 }
 
+absl::StatusOr<std::string> SettlePath(std::string_view path) {
+  ABSL_ASSIGN_OR_RETURN(std::string absolute, AbsolutePath(path));
+  while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
+  return absolute;
+}
+
 std::string_view Described(FileType type) {
   switch (type) {
     case FileType::kRegular:
@@ -92,96 +98,75 @@ std::string_view Described(FileType type) {
   return "neither a file nor a directory";
 }
 
+// ---- One checkpoint ----
+
+absl::Status Incomplete(std::string_view why) { return absl::DataLossError(why); }
+
+absl::Status CheckFile(FileSystem& file_system, std::string_view directory, const CheckpointFile& file) {
+  const absl::StatusOr<FileInfo> found = file_system.Inspect(Below(directory, file.name));
+  if (absl::IsNotFound(found.status())) {
+    return Incomplete(absl::StrCat(file.name, " is missing; ", file.num_bytes, " bytes were saved"));
+  }
+  ABSL_RETURN_IF_ERROR(found.status());
+  if (found->type != FileType::kRegular) {
+    return Incomplete(absl::StrCat(file.name, " is ", Described(found->type), ", not a regular file"));
+  }
+  if (found->num_bytes == file.num_bytes) return absl::OkStatus();
+  return Incomplete(absl::StrCat(file.name, " has ", found->num_bytes, " bytes; ", file.num_bytes, " were saved"));
+}
+
+// The checkpoint in a directory of any name. Errors: DataLoss if it is not complete, and the operating system's.
+absl::StatusOr<CheckpointInfo> Examine(FileSystem& file_system, const std::string& directory) {
+  const absl::StatusOr<std::string> text =
+      file_system.ReadSmallFile(Below(directory, internal::kManifestName), internal::kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
+    return Incomplete("it has no manifest.json: its save did not end, or it is not a checkpoint");
+  }
+  ABSL_RETURN_IF_ERROR(text.status());
+  absl::StatusOr<CheckpointInfo> info = internal::DecodeManifest(*text);
+  if (!info.ok()) return Incomplete(absl::StrCat("manifest.json: ", info.status().message()));
+  for (const CheckpointFile& file : info->files) ABSL_RETURN_IF_ERROR(CheckFile(file_system, directory, file));
+  // If in doubt it is pinned.
+  info->pinned = !absl::IsNotFound(file_system.Inspect(Below(directory, internal::kPinnedName)).status());
+  info->path = directory;
+  return info;
+}
+
+// ---- All of a run ----
+
 // Something named like a checkpoint that was looked at.
 struct Candidate {
-  enum class Fate { kComplete, kSkipped, kGone };
-
-  Fate fate = Fate::kComplete;
-  CheckpointInfo info;          // if it is complete
-  std::optional<int64_t> step;  // that the name says
-  std::string reason;           // if it is skipped
-  absl::Status trouble;         // if none of this could be found out
+  std::optional<int64_t> step;           // that the name says
+  absl::StatusOr<CheckpointInfo> found;  // or why it is none
+  bool is_gone = false;                  // it was listed, and is not there any more
 };
 
-class Examiner {
- public:
-  Examiner(FileSystem& file_system, std::string_view run) : file_system_(file_system), run_(run) {}
-
-  Candidate Examine(std::string_view name) {
-    Candidate candidate;
-    candidate.step = internal::ParseCheckpointName(name);
-    if (!candidate.step.has_value()) {
-      Skip(candidate, "it is not named \"step_\" and a number from 0 to 9223372036854775807");
-      return candidate;
-    }
-    const std::string directory = Below(run_, name);
-    Look(directory, candidate);
-    // What is not there may have gone meanwhile, together with its directory.
-    if (candidate.fate == Candidate::Fate::kSkipped && absl::IsNotFound(file_system_.Inspect(directory).status())) {
-      candidate.fate = Candidate::Fate::kGone;
-    }
-    candidate.info.path = directory;
-    return candidate;
+absl::StatusOr<CheckpointInfo> ExamineNamed(FileSystem& file_system, const std::string& directory,
+                                            std::optional<int64_t> step) {
+  if (!step.has_value()) return Incomplete("it is not named \"step_\" and a number from 0 to 9223372036854775807");
+  ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(directory));
+  if (found.type != FileType::kDirectory) {
+    return Incomplete(absl::StrCat("it is ", Described(found.type), ", not a directory"));
   }
+  absl::StatusOr<CheckpointInfo> info = Examine(file_system, directory);
+  if (!info.ok() || info->step == *step) return info;
+  return Incomplete(absl::StrCat("its name says step ", *step, ", and its manifest ", info->step));
+}
 
- private:
-  static void Skip(Candidate& candidate, std::string_view reason) {
-    candidate.fate = Candidate::Fate::kSkipped;
-    candidate.reason = reason;
-  }
+Candidate ExamineCandidate(FileSystem& file_system, std::string_view run, std::string_view name) {
+  const std::string directory = Below(run, name);
+  const std::optional<int64_t> step = internal::ParseCheckpointName(name);
+  Candidate candidate{.step = step, .found = ExamineNamed(file_system, directory, step)};
+  // What is not there may have gone meanwhile, together with its directory.
+  candidate.is_gone = !candidate.found.ok() && absl::IsNotFound(file_system.Inspect(directory).status());
+  return candidate;
+}
 
-  // It is the checkpoint's own fault, or the machine's.
-  static void Fail(Candidate& candidate, const absl::Status& error) {
-    if (absl::IsNotFound(error) || absl::IsInvalidArgument(error) || absl::IsPermissionDenied(error) ||
-        absl::IsUnavailable(error) || absl::IsOutOfRange(error)) {
-      Skip(candidate, error.message());
-    } else {
-      candidate.trouble = error;
-    }
-  }
-
-  void Look(const std::string& directory, Candidate& candidate) {
-    const absl::StatusOr<FileInfo> found = file_system_.Inspect(directory);
-    if (!found.ok()) return Fail(candidate, found.status());
-    if (found->type != FileType::kDirectory) {
-      return Skip(candidate, absl::StrCat("it is ", Described(found->type), ", not a directory"));
-    }
-    const absl::StatusOr<std::string> text =
-        file_system_.ReadSmallFile(Below(directory, internal::kManifestName), internal::kMaxManifestBytes);
-    if (absl::IsNotFound(text.status())) {
-      return Skip(candidate, "it has no manifest.json: its save did not end, or it is not a checkpoint");
-    }
-    if (!text.ok()) return Fail(candidate, text.status());
-    absl::StatusOr<CheckpointInfo> info = internal::DecodeManifest(*text);
-    if (!info.ok()) return Skip(candidate, absl::StrCat("manifest.json: ", info.status().message()));
-    if (info->step != *candidate.step) {
-      return Skip(candidate, absl::StrCat("its name says step ", *candidate.step, ", and its manifest ", info->step));
-    }
-    for (const CheckpointFile& file : info->files) {
-      LookAtFile(directory, file, candidate);
-      if (candidate.fate == Candidate::Fate::kSkipped || !candidate.trouble.ok()) return;
-    }
-    // If in doubt it is pinned.
-    info->pinned = !absl::IsNotFound(file_system_.Inspect(Below(directory, internal::kPinnedName)).status());
-    candidate.info = *std::move(info);
-  }
-
-  void LookAtFile(const std::string& directory, const CheckpointFile& file, Candidate& candidate) {
-    const absl::StatusOr<FileInfo> found = file_system_.Inspect(Below(directory, file.name));
-    if (absl::IsNotFound(found.status())) {
-      Skip(candidate, absl::StrCat(file.name, " is missing; ", file.num_bytes, " bytes were saved"));
-    } else if (!found.ok()) {
-      Fail(candidate, found.status());
-    } else if (found->type != FileType::kRegular) {
-      Skip(candidate, absl::StrCat(file.name, " is ", Described(found->type), ", not a regular file"));
-    } else if (found->num_bytes != file.num_bytes) {
-      Skip(candidate, absl::StrCat(file.name, " has ", found->num_bytes, " bytes; ", file.num_bytes, " were saved"));
-    }
-  }
-
-  FileSystem& file_system_;
-  const std::string run_;
-};
+// Whether an error is about one checkpoint, and not about the machine (no descriptors, no memory).
+bool IsOfCheckpoint(const absl::Status& error) {
+  return absl::IsDataLoss(error) || absl::IsNotFound(error) || absl::IsInvalidArgument(error) ||
+         absl::IsPermissionDenied(error) || absl::IsUnavailable(error) || absl::IsOutOfRange(error);
+}
 
 using Candidates = std::map<std::string, Candidate>;  // by name
 
@@ -195,13 +180,15 @@ absl::StatusOr<bool> Update(FileSystem& file_system, std::string_view run, Candi
   std::erase_if(names, [&](const std::string& name) { return candidates.contains(name); });
 
   std::vector<Candidate> looked_at(names.size());
-  Examiner examiner(file_system, run);
-  ForEach(names.size(), /*per_thread=*/64, [&](size_t i, size_t) { looked_at[i] = examiner.Examine(names[i]); });
+  ForEach(names.size(), /*per_thread=*/64,
+          [&](size_t i, size_t) { looked_at[i] = ExamineCandidate(file_system, run, names[i]); });
   bool all_there = true;
   for (size_t i = 0; i < names.size(); ++i) {
-    ABSL_RETURN_IF_ERROR(looked_at[i].trouble);
-    if (looked_at[i].fate == Candidate::Fate::kGone) {
+    const absl::Status& error = looked_at[i].found.status();
+    if (looked_at[i].is_gone) {
       all_there = false;
+    } else if (!error.ok() && !IsOfCheckpoint(error)) {
+      return error;
     } else {
       candidates.emplace(std::move(names[i]), std::move(looked_at[i]));
     }
@@ -235,7 +222,7 @@ absl::StatusOr<std::string> ReadRunId(FileSystem& file_system, std::string_view 
 absl::StatusOr<std::string> CommonRunId(std::string_view run, const Candidates& candidates) {
   std::set<std::string> ids;
   for (const auto& [name, candidate] : candidates) {
-    if (candidate.fate == Candidate::Fate::kComplete) ids.insert(candidate.info.run_id);
+    if (candidate.found.ok()) ids.insert(candidate.found->run_id);
   }
   if (ids.empty()) return "";
   if (ids.size() == 1) return *ids.begin();
@@ -363,8 +350,7 @@ class Verifier {
 }  // namespace
 
 absl::StatusOr<RunDirectory> ReadRunDirectory(std::string_view path) {
-  ABSL_ASSIGN_OR_RETURN(std::string absolute, AbsolutePath(path));
-  while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
+  ABSL_ASSIGN_OR_RETURN(const std::string absolute, SettlePath(path));
   return ReadRunDirectory(*FileSystem::Posix(), absolute);
 }
 
@@ -376,18 +362,28 @@ absl::StatusOr<RunDirectory> ReadRunDirectory(FileSystem& file_system, std::stri
     ABSL_ASSIGN_OR_RETURN(run.run_id, CommonRunId(path, candidates));
   }
   for (auto& [name, candidate] : candidates) {
-    if (candidate.fate == Candidate::Fate::kSkipped) {
-      run.skipped.push_back({name, candidate.step, std::move(candidate.reason)});
-    } else if (candidate.info.run_id != run.run_id) {
+    absl::StatusOr<CheckpointInfo>& found = candidate.found;
+    if (!found.ok()) {
+      run.skipped.push_back({name, candidate.step, std::string(found.status().message())});
+    } else if (found->run_id != run.run_id) {
       run.skipped.push_back({name, candidate.step,
-                             absl::StrCat("it is of the run ", Quoted(candidate.info.run_id),
-                                          ", and the directory of the run ", Quoted(run.run_id))});
+                             absl::StrCat("it is of the run ", Quoted(found->run_id), ", and the directory of the run ",
+                                          Quoted(run.run_id))});
     } else {
-      run.checkpoints.push_back(std::move(candidate.info));
+      run.checkpoints.push_back(*std::move(found));
     }
   }
   std::sort(run.checkpoints.begin(), run.checkpoints.end(), internal::IsNewer);
   return run;
+}
+
+absl::StatusOr<CheckpointInfo> ReadCheckpoint(std::string_view path) {
+  ABSL_ASSIGN_OR_RETURN(const std::string absolute, SettlePath(path));
+  FileSystem& file_system = *FileSystem::Posix();
+  ABSL_RETURN_IF_ERROR(file_system.Inspect(absolute + "/.").status());  // there is such a directory
+  absl::StatusOr<CheckpointInfo> info = Examine(file_system, absolute);
+  if (!absl::IsDataLoss(info.status())) return info;
+  return Incomplete(absl::StrCat(Quoted(absolute), ": ", info.status().message()));
 }
 
 absl::Status VerifyCheckpoint(const CheckpointInfo& checkpoint,

@@ -56,6 +56,13 @@ struct RunDirectory {
 absl::StatusOr<RunDirectory> ReadRunDirectory(std::string_view path);
 absl::StatusOr<RunDirectory> ReadRunDirectory(FileSystem& file_system, std::string_view path);  // `path` is absolute
 
+// Local, read-only. One complete checkpoint, in a directory of any name, such as one that was moved out of its run;
+// through symlinks, such as "latest". `path` as above.
+//
+// Errors: NotFound if there is no such directory; DataLoss if it holds no complete checkpoint: says why; and the
+// operating system's.
+absl::StatusOr<CheckpointInfo> ReadCheckpoint(std::string_view path);
+
 // Local. Reads every file of a complete checkpoint, by several threads, and compares its checksum. `progress` (may be
 // empty) gets the bytes done and in all: in any thread, one call after the other.
 //

@@ -454,6 +454,25 @@ TEST_F(RunDirectoryTest, WhatCannotBeReadIsSkippedAndWhatFailsForTheMachineIsAnE
   }
 }
 
+// ---- ReadCheckpoint ----
+
+TEST_F(RunDirectoryTest, OneCheckpointIsReadWhateverItsNameIs) {
+  const CheckpointInfo written = WriteCheckpoint(run_, 7, 3);
+  ASSERT_EQ(symlink("step_00000007", (run_ + "/latest").c_str()), 0);
+  const absl::StatusOr<CheckpointInfo> latest = ReadCheckpoint(run_ + "/latest/");
+  ASSERT_THAT(latest, IsOk());
+  EXPECT_EQ(latest->path, run_ + "/latest");
+  EXPECT_EQ(internal::EncodeManifest(*latest), internal::EncodeManifest(written));
+  std::filesystem::rename(written.path, run_ + "/best");
+  EXPECT_THAT(ReadCheckpoint(run_ + "/best"), IsOk());
+  WriteFile(run_ + "/best/state.pt", "x");
+  EXPECT_THAT(ReadCheckpoint(run_ + "/best"),
+              StatusIs(absl::StatusCode::kDataLoss, "\"" + run_ + "/best\": state.pt has 1 bytes; 15 were saved"));
+  EXPECT_THAT(ReadCheckpoint(run_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("has no manifest.json")));
+  EXPECT_THAT(ReadCheckpoint(run_ + "/none"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+  EXPECT_THAT(ReadCheckpoint(run_ + "/best/state.pt"), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 // ---- VerifyCheckpoint ----
 
 class VerifyCheckpointTest : public RunDirectoryTest {};
