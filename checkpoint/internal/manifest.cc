@@ -48,7 +48,6 @@ constexpr size_t kMaxFileNameBytes = 255;  // what file systems allow
 constexpr std::string_view kSeal = ",\n \"manifest_crc32\": \"";
 constexpr std::string_view kEnd = "\"}\n";
 constexpr size_t kHexDigits = 8;
-constexpr size_t kSealBytes = kSeal.size() + kHexDigits + kEnd.size();
 
 bool IsText(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return absl::ascii_iscntrl(c); }) && IsUtf8(text);
