@@ -8,9 +8,12 @@
 
 #include "cohort/checkpoint/run_directory.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -65,11 +68,16 @@ void ForEach(size_t n, size_t per_thread, absl::FunctionRef<void(size_t i, size_
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const size_t num_threads = std::min({kMaxThreads, cores, n / per_thread});
   std::vector<std::thread> others;
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (size_t thread = 1; thread < num_threads; ++thread) others.emplace_back(run, thread);
   } catch (const std::system_error&) {
     // The machine has no more threads: those that there are do it.
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   run(0);
   for (std::thread& other : others) other.join();
 }

@@ -4,10 +4,12 @@
 //  2  fsync the run directory. Otherwise a loss of power could keep step 3 and lose step 1.
 //  3  Remove its files, and then the directory.
 //
-// A process that dies in between leaves the hidden name, and the next job that has the lock goes on with step 3.
+// A process that dies in between leaves the hidden name, and the next job that has the lock goes on with step 2: the
+// one that died may not have come to it, or it failed.
 
 #include "cohort/checkpoint/internal/remove_checkpoint.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,12 +45,18 @@ absl::Status RemoveCheckpoint(FileSystem& file_system, std::string_view director
 
 absl::Status RemoveUnfinished(FileSystem& file_system, std::string_view directory) {
   ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(directory));
+  const auto is_of = [](std::string_view kind) {
+    return [prefix = TemporaryPrefix(kind)](std::string_view name) { return absl::StartsWith(name, prefix); };
+  };
+  if (std::any_of(names.begin(), names.end(), is_of("removed"))) {
+    ABSL_RETURN_IF_ERROR(file_system.SyncDirectory(directory));  // step 2
+  }
   absl::Status first;
   for (const std::string& name : names) {
     const std::string path = absl::StrCat(directory, "/", name);
-    if (absl::StartsWith(name, TemporaryPrefix("step")) || absl::StartsWith(name, TemporaryPrefix("removed"))) {
+    if (is_of("step")(name) || is_of("removed")(name)) {
       first.Update(RemoveTree(file_system, path));
-    } else if (absl::StartsWith(name, TemporaryPrefix("latest"))) {
+    } else if (is_of("latest")(name)) {
       first.Update(file_system.Remove(path));
     }
   }
