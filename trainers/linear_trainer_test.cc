@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "ATen/core/grad_mode.h"
@@ -16,6 +17,8 @@
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cohort/checkpoint/checkpoint_manager.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/tests/harness/shared_group.h"
@@ -23,6 +26,8 @@
 #include "cohort/trainers/data/dataset.h"
 #include "cohort/trainers/data/generated_dataset.h"
 #include "cohort/trainers/data/runfile.h"
+#include "cohort/trainers/linear_trainer_options.h"
+#include "cohort/trainers/resume_from.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -35,7 +40,9 @@ using ::cohort::testing::SharedGroup;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::string_view kOptimizers[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad"};
@@ -53,15 +60,21 @@ LinearTrainerOptions SavingUnder(std::string_view name) {
   return options;
 }
 
+// What a run's directory shows: without what is hidden, run.json and "latest".
 std::set<std::string> NamesIn(const std::string& folder) {
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name[0] != '.' && name != "run.json" && name != "latest") names.insert(name);
+  }
   return names;
 }
 
 struct Outcome {
   std::vector<double> losses;
   std::vector<std::string> saved;
+  BeginReport begun;
+  bool was_complete = false;
   double r2 = 0;
 };
 
@@ -69,10 +82,13 @@ absl::StatusOr<Outcome> Train(ProcessGroup& group, const Dataset& data, const Li
   Outcome outcome;
   LinearTrainerObserver observer;
   observer.on_epoch = [&](const EpochReport& epoch) { outcome.losses.push_back(epoch.loss); };
-  observer.on_save = [&](const SaveReport& save) { outcome.saved.push_back(save.path); };
-  const absl::StatusOr<EpochReport> last = TrainLinear(group, data, options, observer);
-  if (!last.ok()) return last.status();
-  outcome.r2 = last->r2;
+  observer.on_export = [&](const SaveReport& save) { outcome.saved.push_back(save.path); };
+  observer.on_checkpoint = [&](const CheckpointReport& save) { outcome.saved.push_back(save.checkpoint.path); };
+  observer.on_begin = [&](const BeginReport& begun) { outcome.begun = begun; };
+  const absl::StatusOr<LinearTrainerOutcome> ended = TrainLinear(group, data, options, observer);
+  if (!ended.ok()) return ended.status();
+  outcome.was_complete = ended->was_complete;
+  outcome.r2 = ended->last.r2;
   return outcome;
 }
 
@@ -142,6 +158,7 @@ TEST(LinearTrainerTest, TheDefaultsFitWellInTenEpochs) {
 
     const absl::StatusOr<Dataset> generated = AgreeOnDataset(SharedGroup(), GenerateDataset({}));
     ABSL_ASSERT_OK(generated);
+    options.checkpoint_dir += "_generated";
     outcome = Train(SharedGroup(), *generated, options);
     ABSL_ASSERT_OK(outcome);
     EXPECT_GT(outcome->r2, 0.98) << optimizer;
@@ -157,10 +174,85 @@ TEST(LinearTrainerTest, SavesTheFirstEveryFifthAndTheLastEpoch) {
   ABSL_ASSERT_OK(outcome);
   const std::string folder = std::filesystem::canonical(options.checkpoint_dir);
   EXPECT_THAT(outcome->saved,
-              ElementsAre(folder + "/model_epoch_0.pth", folder + "/state_epoch_0.pt", folder + "/model_epoch_5.pth",
-                          folder + "/state_epoch_5.pt", folder + "/model_epoch_7.pth", folder + "/state_epoch_7.pt"));
+              ElementsAre(folder + "/model_epoch_0.pth", folder + "/step_00000032", folder + "/model_epoch_5.pth",
+                          folder + "/step_00000192", folder + "/model_epoch_7.pth", folder + "/step_00000256"));
   EXPECT_THAT(NamesIn(folder), ElementsAre("model_epoch_0.pth", "model_epoch_5.pth", "model_epoch_7.pth",
-                                           "state_epoch_0.pt", "state_epoch_5.pt", "state_epoch_7.pt"));
+                                           "step_00000032", "step_00000192", "step_00000256"));
+}
+
+// Trains 3 epochs straight, and again from every save within them: the same losses, bit for bit.
+TEST(LinearTrainerTest, GoesOnFromWithinAnEpochBitForBit) {
+  const absl::StatusOr<Dataset> data = AgreeOnDataset(SharedGroup(), ReadDiabetes());
+  ABSL_ASSERT_OK(data);
+  for (const std::string_view optimizer : kOptimizers) {
+    SCOPED_TRACE(optimizer);
+    LinearTrainerOptions options = SavingUnder(absl::StrCat("within_", optimizer));
+    options.optimizer = optimizer;
+    options.epochs = 3;
+    options.save_every_steps = 11;
+    const absl::StatusOr<Outcome> straight = Train(SharedGroup(), *data, options);
+    ABSL_ASSERT_OK(straight);
+    EXPECT_EQ(straight->begun.resumed_from, "");
+    for (const auto& [step, epochs, rows] :
+         std::vector<std::tuple<int64_t, int64_t, int64_t>>{{11, 0, 352}, {22, 1, 256}, {33, 2, 160}}) {
+      LinearTrainerOptions rest = options;
+      rest.resume = {.kind = ResumeFrom::Kind::kStep, .step = step};
+      const absl::StatusOr<Outcome> outcome = Train(SharedGroup(), *data, rest);
+      ABSL_ASSERT_OK(outcome);
+      EXPECT_EQ(outcome->begun.step, step);
+      EXPECT_EQ(outcome->begun.epochs, epochs);
+      EXPECT_EQ(outcome->begun.rows_done, rows);
+      EXPECT_THAT(outcome->begun.changes, IsEmpty());
+      EXPECT_THAT(outcome->losses, ElementsAreArray(straight->losses.begin() + epochs, straight->losses.end()));
+      EXPECT_EQ(outcome->r2, straight->r2);
+    }
+  }
+}
+
+TEST(LinearTrainerTest, ACompleteRunIsNotTrainedAgain) {
+  const absl::StatusOr<Dataset> data = AgreeOnDataset(SharedGroup(), GenerateDataset({}));
+  ABSL_ASSERT_OK(data);
+  LinearTrainerOptions options = SavingUnder("complete");
+  options.epochs = 2;
+  absl::StatusOr<Outcome> outcome = Train(SharedGroup(), *data, options);
+  ABSL_ASSERT_OK(outcome);
+  EXPECT_FALSE(outcome->was_complete);
+  outcome = Train(SharedGroup(), *data, options);
+  ABSL_ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->was_complete);
+  EXPECT_THAT(outcome->losses, IsEmpty());
+  EXPECT_THAT(outcome->saved, IsEmpty());
+}
+
+TEST(LinearTrainerTest, ASaveThatFailsIsCountedAndTheLastOneDecides) {
+  const absl::StatusOr<Dataset> data = AgreeOnDataset(SharedGroup(), GenerateDataset({}));
+  ABSL_ASSERT_OK(data);
+  LinearTrainerOptions options = SavingUnder("failing_saves");
+  options.epochs = 3;
+  options.save_every = 1;
+  if (SharedGroup().is_main()) std::filesystem::create_directories(options.checkpoint_dir + "/model_epoch_1.pth");
+  std::vector<std::string> warnings;
+  LinearTrainerObserver observer;
+  observer.on_warning = [&](std::string_view warning) { warnings.emplace_back(warning); };
+  absl::StatusOr<LinearTrainerOutcome> outcome = TrainLinear(SharedGroup(), *data, options, observer);
+  ABSL_ASSERT_OK(outcome);
+  EXPECT_EQ(outcome->failed_saves, 1);
+  if (SharedGroup().is_main()) {
+    EXPECT_THAT(warnings, ElementsAre(HasSubstr("the save of model_epoch_1.pth failed: rank 0: ")));
+  } else {
+    EXPECT_THAT(warnings, IsEmpty());
+  }
+  // The same, and nothing comes after it.
+  options.epochs = 2;
+  options.resume.kind = ResumeFrom::Kind::kNone;
+  EXPECT_THAT(
+      TrainLinear(SharedGroup(), *data, options, observer),
+      StatusIs(absl::StatusCode::kDataLoss, AllOf(HasSubstr("all 2 epochs are trained, but the last save failed: "),
+                                                  HasSubstr("/model_epoch_1.pth\" names a directory"))));
+  options.epochs = 3;
+  options.stop_if_save_fails = true;
+  EXPECT_THAT(TrainLinear(SharedGroup(), *data, options, observer),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/model_epoch_1.pth\" names a directory")));
 }
 
 TEST(LinearTrainerTest, ARankThatFailsInAStepIsHeardByAll) {
@@ -173,14 +265,14 @@ TEST(LinearTrainerTest, ARankThatFailsInAStepIsHeardByAll) {
     // Without gradients LibTorch throws in the next step.
     if (epoch.epoch == 2 && SharedGroup().rank() == failing) at::GradMode::set_enabled(false);
   };
-  const absl::StatusOr<EpochReport> last = TrainLinear(SharedGroup(), *data, options, observer);
+  const absl::StatusOr<LinearTrainerOutcome> last = TrainLinear(SharedGroup(), *data, options, observer);
   at::GradMode::set_enabled(true);
   EXPECT_THAT(last, StatusIs(absl::StatusCode::kInternal, HasSubstr("does not require grad")));
   if (SharedGroup().world_size() > 1) {
     EXPECT_THAT(last.status().message(), HasSubstr(absl::StrCat("rank ", failing, ": ")));
   }
   EXPECT_THAT(SharedGroup().Barrier(), IsOk()) << "the group is no longer usable";
-  EXPECT_THAT(NamesIn(options.checkpoint_dir), ElementsAre("model_epoch_0.pth", "state_epoch_0.pt"));
+  EXPECT_THAT(NamesIn(options.checkpoint_dir), ElementsAre("model_epoch_0.pth", "step_00000032"));
 }
 
 TEST(LinearTrainerTest, ALearningRateThatIsTooHighIsNamedAndNothingIsSaved) {
@@ -194,7 +286,7 @@ TEST(LinearTrainerTest, ALearningRateThatIsTooHighIsNamedAndNothingIsSaved) {
     EXPECT_THAT(
         Train(SharedGroup(), *data, options),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate=1e+38 is too high for this data")));
-    EXPECT_FALSE(std::filesystem::exists(options.checkpoint_dir));
+    EXPECT_THAT(NamesIn(options.checkpoint_dir), IsEmpty());
   }
 }
 
@@ -263,12 +355,21 @@ TEST(CheckLinearTrainerOptionsTest, NamesOptionValueAndWhatIsAllowed) {
   EXPECT_THAT(CheckLinearTrainerOptions({}), IsOk());
   const auto refused = [](std::string_view message) { return StatusIs(absl::StatusCode::kInvalidArgument, message); };
   EXPECT_THAT(CheckLinearTrainerOptions({.epochs = 0}), refused("epochs=0: must be from 1 to 1000000000"));
-  EXPECT_THAT(CheckLinearTrainerOptions({.save_every = -1}), refused("save_every=-1: must be at least 1"));
-  EXPECT_THAT(CheckLinearTrainerOptions({.checkpoint_dir = ""}),
-              refused("checkpoint_dir=: must be the path of a directory"));
   EXPECT_THAT(CheckLinearTrainerOptions({.batch_size = 0}), refused("batch_size=0: must be at least 1"));
   EXPECT_THAT(CheckLinearTrainerOptions({.optimizer = "lbfgs"}),
               refused("optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.checkpoint_dir = ""}),
+              refused("checkpoint_dir=: must be the path of a directory"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.save_every = -1}), refused("save_every=-1: must be at least 1"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.save_every_steps = 0}), refused("save_every_steps=0: must be at least 1"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.save_every_time = absl::ZeroDuration()}),
+              refused("save_every_time=0: must be more than 0, for example 90s or 30m"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.keep = 0}), refused("keep=0: must be at least 1"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.keep_best = 0}), refused("keep_best=0: must be at least 1"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.keep_best = 1, .keep_best_metric = "x\n"}),
+              refused("keep_best_metric=x\\n: must be loss or r2"));
+  EXPECT_THAT(CheckLinearTrainerOptions({.run_id = std::string(257, 'x')}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 256 printable ASCII characters")));
   for (const double rate : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(CheckLinearTrainerOptions({.learning_rate = rate}),
                 refused(absl::StrCat("learning_rate=", rate, ": must be more than 0, and finite as a float")));

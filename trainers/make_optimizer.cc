@@ -12,6 +12,7 @@
 #include "torch/optim/adagrad.h"
 #include "torch/optim/adam.h"
 #include "torch/optim/adamw.h"
+#include "torch/optim/optimizer.h"
 #include "torch/optim/rmsprop.h"
 #include "torch/optim/sgd.h"
 
@@ -37,6 +38,13 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(std::string_view
   }
   if (name == "adagrad") return std::make_unique<optim::Adagrad>(std::move(parameters), optim::AdagradOptions(rate));
   return absl::InvalidArgumentError(absl::StrCat("optimizer=", name, ": must be sgd, adam, adamw, rmsprop or adagrad"));
+}
+
+void SetMomentum(optim::Optimizer& optimizer, double momentum) {
+  for (auto& group : optimizer.param_groups()) {
+    if (auto* sgd = dynamic_cast<optim::SGDOptions*>(&group.options())) sgd->momentum(momentum);
+    if (auto* rmsprop = dynamic_cast<optim::RMSpropOptions*>(&group.options())) rmsprop->momentum(momentum);
+  }
 }
 
 }  // namespace cohort

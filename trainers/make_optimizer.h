@@ -32,6 +32,9 @@ absl::StatusOr<std::unique_ptr<torch::optim::Optimizer>> MakeOptimizer(std::stri
                                                                        std::vector<at::Tensor> parameters,
                                                                        const OptimizerSettings& settings);
 
+// Local. Sets the momentum of an sgd or rmsprop, of all its groups; does nothing to another one.
+void SetMomentum(torch::optim::Optimizer& optimizer, double momentum);
+
 }  // namespace cohort
 
 #endif  // COHORT_TRAINERS_MAKE_OPTIMIZER_H_

@@ -23,9 +23,12 @@
 namespace cohort::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr int kUsage = 1;
@@ -42,14 +45,16 @@ std::vector<std::string> Job(int num_ranks, std::vector<std::string> flags) {
   return flags;
 }
 
-// The errors in what the ranks wrote: without the launcher's report, which quotes them.
-std::vector<std::string> Errors(std::string_view err) {
-  std::vector<std::string> errors;
+// The lines of a kind in what the ranks wrote: without the launcher's report, which quotes them.
+std::vector<std::string> LinesOf(std::string_view kind, std::string_view err) {
+  std::vector<std::string> lines;
   for (const std::string_view line : absl::StrSplit(err, '\n')) {
-    if (absl::StrContains(line, "error: ") && !absl::StartsWith(line, "launch: ")) errors.emplace_back(line);
+    if (absl::StrContains(line, kind) && !absl::StartsWith(line, "launch: ")) lines.emplace_back(line);
   }
-  return errors;
+  return lines;
 }
+std::vector<std::string> Errors(std::string_view err) { return LinesOf("error: ", err); }
+std::vector<std::string> Warnings(std::string_view err) { return LinesOf("warning: ", err); }
 
 // The trainer alone, with `flags`, ends at once with one error that holds `message`, and writes no file.
 void ExpectRefused(std::vector<std::string> flags, std::string_view message,
@@ -66,6 +71,15 @@ void ExpectRefused(std::vector<std::string> flags, std::string_view message,
 TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--epochs=0"}, "--epochs=0: must be from 1 to 1000000000");
   ExpectRefused({"--save_every=0"}, "--save_every=0: must be at least 1");
+  ExpectRefused({"--save_every_steps=0"}, "--save_every_steps=0: must be at least 1");
+  ExpectRefused({"--save_every_time=0"}, "--save_every_time=0: must be more than 0, for example 90s or 30m");
+  ExpectRefused({"--save_every_time=-5s"}, "--save_every_time=-5s: must be more than 0, for example 90s or 30m");
+  ExpectRefused({"--keep=0"}, "--keep=0: must be at least 1");
+  ExpectRefused({"--keep_best=-1"}, "--keep_best=-1: must be at least 1");
+  ExpectRefused({"--keep_best=1", "--keep_best_metric=accuracy"}, "--keep_best_metric=accuracy: must be loss or r2");
+  ExpectRefused({"--keep_best_metric=r2"}, "--keep_best_metric=r2: means nothing without keep_best");
+  ExpectRefused({"--save_failure=ignore"}, "--save_failure=ignore: must be warn or stop");
+  ExpectRefused({"--run_id=a\nb"}, "--run_id=a\\nb: must be at most 256 printable ASCII characters");
   ExpectRefused({"--batch_size=-32"}, "--batch_size=-32: must be at least 1");
   ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad");
   ExpectRefused({"--optimizer=adam", "--momentum=0.9"}, "--momentum=0.9: is for sgd and rmsprop, not for adam");
@@ -91,7 +105,8 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
 
 TEST(BadInputTest, AFlagThatCannotBeParsedIsNamed) {
   // Abseil's own messages.
-  for (const std::string flag : {"--epochs=ten", "--epoch=3", "--init_timeout=5", "--seed=-1", "--resume="}) {
+  for (const std::string flag : {"--epochs=ten", "--epoch=3", "--init_timeout=5", "--seed=-1",
+                                 "--resume=", "--keep=all", "--save_every_time=5", "--resume=99999999999999999999"}) {
     const std::string folder = NewFolder();
     const Process::Result result = RunToEnd(Trainer({flag}), {.directory = folder});
     EXPECT_EQ(result.exit_code, kUsage) << flag;
@@ -181,29 +196,84 @@ TEST(BadInputTest, ACheckpointPathThatCannotBeIsNamedWithTheCause) {
   ExpectCheckpointsRefused("/proc/cohort", "/proc/cohort");
 }
 
-TEST(BadInputTest, ACheckpointThatIsADirectoryIsNamed) {
+TEST(BadInputTest, AModelThatCannotBeWrittenIsAWarningThatNamesIt) {
   const std::string folder = NewFolder();
   std::filesystem::create_directories(folder + "/checkpoints/model_epoch_0.pth/full");
   const Process::Result result = RunToEnd(Job(2, {}), {.directory = folder});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(Warnings(result.err),
+              ElementsAre(AllOf(HasSubstr("the save of model_epoch_0.pth failed: "),
+                                HasSubstr("/checkpoints/model_epoch_0.pth\" names a directory; name a file"),
+                                HasSubstr("; failed so far: 1; "))));
+  EXPECT_TRUE(std::filesystem::is_directory(folder + "/checkpoints/model_epoch_0.pth/full"));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {5, 9}, {"14", "84", "140"})));
+}
+
+TEST(BadInputTest, ADirectoryThatAnotherJobHoldsIsRefusedWithItsName) {
+  const std::string folder = NewFolder();
+  Process holder(Trainer({"--epochs=1000000000", "--save_every=1000000000"}), {.directory = folder});
+  ASSERT_TRUE(holder.WaitForOutput("epoch 1 "));
+  const Process::Result result = RunToEnd(Job(2, {}), {.directory = folder});
   EXPECT_EQ(result.exit_code, kUsage) << result.err;
   EXPECT_THAT(Errors(result.err),
-              ElementsAre(HasSubstr("/checkpoints/model_epoch_0.pth\" names a directory; name a file")));
-  EXPECT_TRUE(std::filesystem::is_directory(folder + "/checkpoints/model_epoch_0.pth/full"));
-  EXPECT_THAT(FilesIn(folder), IsEmpty());
+              ElementsAre(AllOf(HasSubstr(folder + "/checkpoints"), HasSubstr(absl::StrCat(holder.pid())))));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0}, {"14"})));
+}
+
+TEST(BadInputTest, AnotherRunsDirectoryIsRefusedWithBothNames) {
+  const std::string folder = NewFolder();
+  ASSERT_EQ(RunToEnd(Trainer({"--epochs=1", "--run_id=mine"}), {.directory = folder}).exit_code, 0);
+  const std::vector<std::string> files = FilesIn(folder);
+  const Process::Result other = RunToEnd(Job(2, {"--run_id=yours", "--resume=none"}), {.directory = folder});
+  EXPECT_EQ(other.exit_code, kUsage) << other.err;
+  EXPECT_THAT(Errors(other.err), ElementsAre(AllOf(HasSubstr("\"mine\""), HasSubstr("\"yours\""))));
+  EXPECT_EQ(FilesIn(folder), files);
+  // Nor with another model.
+  const Process::Result model = RunToEnd(Job(2, {"--data=generated", "--resume=none"}), {.directory = folder});
+  EXPECT_EQ(model.exit_code, kUsage) << model.err;
+  EXPECT_THAT(Errors(model.err), ElementsAre(AllOf(HasSubstr("2 tensors, 11 elements, checksum "),
+                                                   HasSubstr("2 tensors, 22 elements, checksum "))));
+  EXPECT_EQ(FilesIn(folder), files);
+}
+
+// A job of 2 ranks that may write no file of more than `blocks` times 512 bytes: what a full disk does, without one.
+Process::Result RunOnFullDisk(int blocks, const std::vector<std::string>& flags, const std::string& folder) {
+  std::vector<std::string> command = Job(2, flags);
+  command.insert(command.begin(), {"sh", "-c", absl::StrCat("ulimit -f ", blocks, "; exec \"$@\""), "sh"});
+  return RunToEnd(command, {.directory = folder});
 }
 
 TEST(BadInputTest, AFullDiskKeepsTheOldCheckpointsAndHasItsOwnExitCode) {
   const std::string folder = NewFolder();
-  ASSERT_EQ(RunToEnd(Trainer({"--epochs=1"}), {.directory = folder}).exit_code, 0);
+  ASSERT_EQ(RunToEnd(Job(2, {"--epochs=1"}), {.directory = folder}).exit_code, 0);
+  const std::vector<std::string> files = FilesIn(folder);
   const std::string before = ReadFile(folder + "/checkpoints/model_epoch_0.pth");
-  // No file may become longer than nothing: what a full disk does, without one.
-  std::vector<std::string> command = Job(2, {"--seed=1"});
-  command.insert(command.begin(), {"sh", "-c", "ulimit -f 0; exec \"$@\"", "sh"});
-  const Process::Result result = RunToEnd(command, {.directory = folder});
+  const Process::Result result = RunOnFullDisk(1, {}, folder);
+  EXPECT_EQ(result.exit_code, kIo) << result.err;
+  // The run went on to its end.
+  EXPECT_THAT(result.out, HasSubstr("epoch 9 "));
+  EXPECT_THAT(
+      Warnings(result.err),
+      ElementsAre(HasSubstr("the save of model_epoch_5.pth failed: "), HasSubstr("the save of step 84 failed: "),
+                  HasSubstr("the save of model_epoch_9.pth failed: "),
+                  AllOf(HasSubstr("the save of step 140 failed: "), HasSubstr("; failed so far: 4; "))));
+  EXPECT_THAT(Errors(result.err), ElementsAre(AllOf(HasSubstr("all 10 epochs are trained, but the last save failed: "),
+                                                    HasSubstr(folder + "/checkpoints/"), HasSubstr("File too large"))));
+  EXPECT_EQ(FilesIn(folder), files);
+  EXPECT_EQ(ReadFile(folder + "/checkpoints/model_epoch_0.pth"), before);
+  // Once there is room the run goes on from what it has.
+  const Process::Result next = RunToEnd(Job(2, {}), {.directory = folder});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(next.out, HasSubstr("after epoch 0, step 14; "));
+}
+
+TEST(BadInputTest, AFullDiskEndsTheRunIfThatIsAskedFor) {
+  const std::string folder = NewFolder();
+  const Process::Result result = RunOnFullDisk(1, {"--save_failure=stop"}, folder);
   EXPECT_EQ(result.exit_code, kIo) << result.err;
   EXPECT_THAT(Errors(result.err), ElementsAre(HasSubstr(folder + "/checkpoints/model_epoch_0.pth")));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
-  EXPECT_EQ(ReadFile(folder + "/checkpoints/model_epoch_0.pth"), before);
+  EXPECT_THAT(Warnings(result.err), IsEmpty());
+  EXPECT_THAT(result.out, Not(HasSubstr("epoch 1 ")));
 }
 
 }  // namespace

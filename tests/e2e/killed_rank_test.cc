@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@ namespace cohort::testing {
 namespace {
 
 using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -110,7 +111,7 @@ TEST(KilledRankTest, InMidEpochUnderTheLauncherEndsTheJobAndKeepsTheCheckpoint) 
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
   EXPECT_THAT(result.err, HasSubstr(absl::StrCat("rank 2 (pid ", pid, ") failed")));
   EXPECT_THAT(result.err, HasSubstr("SIGKILL"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0}, {"32"})));
   EXPECT_EQ(ReadFile(folder + "/checkpoints/model_epoch_0.pth"), saved);
 }
 
@@ -123,10 +124,10 @@ TEST(KilledRankTest, InMidEpochIsNamedByEverySurvivor) {
   }
 }
 
-// Main rank's environment: stops it in the save of epoch 5, until the FIFO is opened.
-std::map<std::string, std::string> PausedInSave(const std::string& fifo) {
+// Main rank's environment: stops it before the rename to `name`, until the FIFO is opened.
+std::map<std::string, std::string> PausedInSaveOf(const std::string& name, const std::string& fifo) {
   ABSL_CHECK_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  return {{"LD_PRELOAD", PathIn("PAUSE_RENAME")}, {"PAUSE_RENAME_TO", "model_epoch_5.pth"}, {"PAUSE_UNTIL", fifo}};
+  return {{"LD_PRELOAD", PathIn("PAUSE_RENAME")}, {"PAUSE_RENAME_TO", name}, {"PAUSE_UNTIL", fifo}};
 }
 
 TEST(KilledRankTest, TheMainRankInMidSaveLeavesTheOldCheckpointsWhole) {
@@ -137,22 +138,39 @@ TEST(KilledRankTest, TheMainRankInMidSaveLeavesTheOldCheckpointsWhole) {
   const std::string old_content = ReadFile(saved_before);
   ASSERT_THAT(old_content, Not(IsEmpty()));
 
-  Ranks ranks(3, {"--backend=gloo"}, folder, PausedInSave(NewFolder() + "/fifo"));
+  Ranks ranks(3, {"--backend=gloo", "--resume=none"}, folder,
+              PausedInSaveOf("model_epoch_5.pth", NewFolder() + "/fifo"));
   ASSERT_TRUE(ranks[0].WaitForOutput("paused\n"));
   ranks.KillAndExpectSurvivorsToNameIt(0);
   EXPECT_EQ(ReadFile(saved_before), old_content);
 
   // The next run saves there, and clears up what was left.
-  ASSERT_EQ(RunToEnd({PathIn("LINEAR")}, {.directory = folder}).exit_code, 0);
+  ASSERT_EQ(RunToEnd({PathIn("LINEAR"), "--resume=none"}, {.directory = folder}).exit_code, 0);
   EXPECT_NE(ReadFile(saved_before), old_content);
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                           "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
-                                           "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
+  EXPECT_THAT(FilesIn(folder),
+              ElementsAreArray(FilesOfRun("checkpoints", {0, 5, 9}, {"14", "84", "14-2", "14-3", "84-2", "140"})));
+}
+
+TEST(KilledRankTest, TheMainRankInMidCheckpointLeavesTheOneBeforeToGoOnFrom) {
+  const std::string folder = NewFolder();
+  Ranks ranks(3, {"--backend=gloo"}, folder, PausedInSaveOf("step_00000084", NewFolder() + "/fifo"));
+  ASSERT_TRUE(ranks[0].WaitForOutput("paused\n"));
+  ranks.KillAndExpectSurvivorsToNameIt(0);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoints/step_00000014"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/checkpoints/step_00000084"));
+  EXPECT_EQ(std::filesystem::read_symlink(folder + "/checkpoints/latest"), "step_00000014");
+
+  // The next run clears up what was left.
+  const Process::Result next =
+      RunToEnd({PathIn("LAUNCH"), "--nproc-per-node=3", PathIn("LINEAR")}, {.directory = folder});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(next.out, HasSubstr("/checkpoints/step_00000014  after epoch 0, step 14; "));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0, 5, 9}, {"14", "84", "140"})));
 }
 
 TEST(KilledRankTest, AnotherRankInMidSaveIsNamedAndTheSaveIsWhole) {
   const std::string folder = NewFolder(), fifo = NewFolder() + "/fifo";
-  Ranks ranks(3, {"--backend=gloo"}, folder, PausedInSave(fifo));
+  Ranks ranks(3, {"--backend=gloo"}, folder, PausedInSaveOf("model_epoch_5.pth", fifo));
   ASSERT_TRUE(ranks[0].WaitForOutput("paused\n"));
   ASSERT_EQ(kill(ranks[2].pid(), SIGKILL), 0);
   EXPECT_EQ(ranks[2].Wait().exit_code, 128 + SIGKILL);
@@ -166,8 +184,7 @@ TEST(KilledRankTest, AnotherRankInMidSaveIsNamedAndTheSaveIsWhole) {
   const Process::Result writing = ranks[0].Wait();
   EXPECT_EQ(writing.exit_code, kUnavailable);
   EXPECT_THAT(writing.err, HasSubstr("rank 2"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                           "checkpoints/state_epoch_0.pt"));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0, 5}, {"14"})));
 }
 
 }  // namespace

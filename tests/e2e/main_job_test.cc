@@ -1,5 +1,6 @@
 // The main job as a person runs it: the trainer under the launcher.
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,7 +17,7 @@
 namespace cohort::testing {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -54,18 +55,17 @@ TEST(MainJobTest, WithNoArgumentsTrainsOnRealDataAndSavesWhereThePersonStands) {
   const Process::Result result =
       RunToEnd(Job(2), {.environment = {{"BUILD_WORKING_DIRECTORY", stands}}, .directory = elsewhere});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(FilesIn(stands), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                           "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
-                                           "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
+  EXPECT_THAT(FilesIn(stands), ElementsAreArray(FilesOfRun("checkpoints", {0, 5, 9}, {"14", "84", "140"})));
+  EXPECT_EQ(std::filesystem::read_symlink(stands + "/checkpoints/latest"), "step_00000140");
   EXPECT_THAT(FilesIn(elsewhere), IsEmpty());
 
   EXPECT_THAT(result.out, HasSubstr("442 rows"));
   EXPECT_THAT(result.out, HasSubstr("age sex bmi bp s1 s2 s3 s4 s5 s6 -> progression"));
   EXPECT_THAT(result.out, HasSubstr("2 ranks, backend gloo"));
   EXPECT_THAT(Losses(result.out), SizeIs(10));
-  for (const int epoch : {0, 5, 9}) {
-    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/model_epoch_", epoch, ".pth  ")));
-    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/state_epoch_", epoch, ".pt  ")));
+  for (const std::string_view saved : {"model_epoch_0.pth", "step_00000014", "model_epoch_5.pth", "step_00000084",
+                                       "model_epoch_9.pth", "step_00000140"}) {
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("saved    ", stands, "/checkpoints/", saved, "  ")));
   }
   EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.5);
   EXPECT_NEAR(NumberAfter(result.out, "the best there is: "), 0.51775, 1e-5);
@@ -82,9 +82,7 @@ TEST(MainJobTest, TheLossIsTheSameOnOneTwoAndFourRanks) {
     const std::string folder = NewFolder();
     const Process::Result result = RunToEnd(Job(num_ranks), {.directory = folder});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/model_epoch_5.pth",
-                                             "checkpoints/model_epoch_9.pth", "checkpoints/state_epoch_0.pt",
-                                             "checkpoints/state_epoch_5.pt", "checkpoints/state_epoch_9.pt"));
+    EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0, 5, 9}, {"14", "84", "140"})));
     losses[num_ranks] = Losses(result.out);
     ASSERT_THAT(losses[num_ranks], SizeIs(10)) << result.out;
     for (int epoch = 0; epoch < 10; ++epoch) {
@@ -113,8 +111,9 @@ TEST(MainJobTest, TakesAFileOfThePersonsOwnWithSeveralTargets) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Linear(2, 2): x z -> minus twice"));
   EXPECT_GT(NumberAfter(result.out, "fit      R2 "), 0.9);
-  EXPECT_THAT(FilesIn(stands), ElementsAre("my.csv", "out/here/model_epoch_0.pth", "out/here/model_epoch_49.pth",
-                                           "out/here/state_epoch_0.pt", "out/here/state_epoch_49.pt"));
+  std::vector<std::string> files = FilesOfRun("out/here", {0, 49}, {"5", "250"});
+  files.insert(files.begin(), "my.csv");
+  EXPECT_THAT(FilesIn(stands), ElementsAreArray(files));
 }
 
 TEST(MainJobTest, GeneratesDataOfTheSizeAskedFor) {
@@ -131,14 +130,18 @@ TEST(MainJobTest, WithoutALauncherIsAWorldOfOne) {
   const Process::Result result = RunToEnd({PathIn("LINEAR"), "--epochs=1"}, {.directory = folder});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 rank, backend none"));
-  EXPECT_THAT(FilesIn(folder), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
+  EXPECT_THAT(FilesIn(folder), ElementsAreArray(FilesOfRun("checkpoints", {0}, {"14"})));
 }
 
 TEST(MainJobTest, TheHelpNamesEveryFlagAndExitCode) {
   const Process::Result result = RunToEnd({PathIn("LINEAR"), "--help"});
-  for (const std::string_view flag :
-       {"data", "target", "epochs", "save_every", "checkpoint_dir", "batch_size", "optimizer", "learning_rate", "seed",
-        "backend", "init_timeout", "features", "outputs", "format", "resume", "momentum", "lr_step_size", "lr_gamma"}) {
+  for (const std::string_view flag : {"data",           "target",     "epochs",           "save_every",
+                                      "checkpoint_dir", "batch_size", "optimizer",        "learning_rate",
+                                      "seed",           "backend",    "init_timeout",     "features",
+                                      "outputs",        "format",     "resume",           "momentum",
+                                      "lr_step_size",   "lr_gamma",   "save_every_steps", "save_every_time",
+                                      "keep",           "keep_best",  "keep_best_metric", "save_failure",
+                                      "save_report",    "run_id"}) {
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("--", flag, " (")));
   }
   EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 trained"));

@@ -172,6 +172,24 @@ std::vector<std::string> FilesIn(const std::string& folder) {
   return names;
 }
 
+std::vector<std::string> FilesOfRun(std::string_view folder, const std::vector<int>& epochs,
+                                    const std::vector<std::string>& steps, std::string_view format) {
+  const std::string in = folder.empty() ? "" : absl::StrCat(folder, "/");
+  const bool is_pt = format == "pt";
+  std::vector<std::string> names = {in + ".cohort-lock", in + "run.json"};
+  for (const int epoch : epochs) {
+    names.push_back(absl::StrCat(in, "model_epoch_", epoch, is_pt ? ".pth" : ".safetensors"));
+  }
+  for (const std::string& step : steps) {
+    const size_t num_digits = std::min(step.find('-'), step.size());
+    const std::string checkpoint = absl::StrCat(in, "step_", std::string(8 - num_digits, '0'), step);
+    names.push_back(checkpoint + "/manifest.json");
+    names.push_back(checkpoint + (is_pt ? "/state.pt" : "/state.safetensors"));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::string ReadFile(const std::string& path) {
   std::ostringstream content;
   content << std::ifstream(path, std::ios::binary).rdbuf();

@@ -73,6 +73,11 @@ std::string NewFolder();
 // The names of the files below `folder`, "sub/name", sorted. Empty if there is no such folder.
 std::vector<std::string> FilesIn(const std::string& folder);
 
+// What FilesIn lists of a run of //trainers:linear in `folder`, "" for FilesIn's own: model_epoch_E for each of
+// `epochs`, and a checkpoint for each of `steps`: "14", or "14-2" for the second one of that step.
+std::vector<std::string> FilesOfRun(std::string_view folder, const std::vector<int>& epochs,
+                                    const std::vector<std::string>& steps, std::string_view format = "pt");
+
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, std::string_view content);
 

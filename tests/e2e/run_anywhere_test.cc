@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -50,7 +50,7 @@ class RunAnywhereTest : public ::testing::Test {
         RunToEnd({program, "--epochs=1"}, {.empty_environment = true, .directory = elsewhere});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("442 rows"));
-    EXPECT_THAT(FilesIn(elsewhere), ElementsAre("checkpoints/model_epoch_0.pth", "checkpoints/state_epoch_0.pt"));
+    EXPECT_THAT(FilesIn(elsewhere), ElementsAreArray(FilesOfRun("checkpoints", {0}, {"14"})));
   }
 
  private:

@@ -40,6 +40,10 @@ def run_trainer(folder, *flags):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+def state_of(folder, step):
+    return folder / f"step_{step:08d}" / "state.pt"
+
+
 def load(path):
     return torch.load(path, weights_only=True)
 
@@ -56,7 +60,8 @@ def begin_in_python(like, path):
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, settings["lr_step_size"], settings["lr_gamma"])
     torch.save({
         "model": model.state_dict(), "optimizer": optimizer.state_dict(), "lr_scheduler": scheduler.state_dict(),
-        "step": 0, "epoch": 0, "rng": [{"cpu": torch.get_rng_state()}], "data": like["data"],
+        "step": 0, "epoch": 0, "rng": [{"cpu": torch.get_rng_state()}],
+        "data": [{**settings, "rows_done": 0, "squared_error": 0.0}],
     }, path)
 
 
@@ -92,6 +97,10 @@ class TrainerTest(unittest.TestCase):
         cls.data = trainer_twin.read_data(CSV)
 
     def setUp(self):
+        self.take_new_folder()
+
+    def take_new_folder(self):
+        """A directory of a run is one optimizer's."""
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
 
     def twin(self, path, epochs, orders=None):
@@ -116,36 +125,50 @@ class TrainerTest(unittest.TestCase):
         print("\nApart from 20 epochs in C++:")
         for flags, bound in RUNS:
             with self.subTest(flags):
+                self.take_new_folder()
                 run_trainer(self.folder / "straight", "--epochs=20", *flags)
-                straight = load(self.folder / "straight/state_epoch_19.pt")
+                straight = load(state_of(self.folder / "straight", 280))
 
                 run_trainer(self.folder / "half", "--epochs=10", *flags)
-                end = self.twin(self.folder / "half/state_epoch_9.pt", 20)
+                end = self.twin(state_of(self.folder / "half", 140), 20)
                 self.check("10 in C++, 10 in Python", flags, load(end), straight, bound)
 
                 begin_in_python(straight, self.folder / "begin.pt")
                 half = self.twin(self.folder / "begin.pt", 10)
                 run_trainer(self.folder / "rest", "--epochs=20", f"--resume={half}", *flags)
-                state = load(self.folder / "rest/state_epoch_19.pt")
+                state = load(state_of(self.folder / "rest", 280))
                 self.check("10 in Python, 10 in C++", flags, state, straight, bound)
+
+    def test_python_goes_on_from_within_an_epoch(self):
+        for flags, bound in RUNS:
+            with self.subTest(flags):
+                self.take_new_folder()
+                run_trainer(self.folder / "straight", "--epochs=5", "--save_every_steps=31", *flags)
+                within = state_of(self.folder / "straight", 31)  # 3 steps of epoch 2
+                self.assertEqual([load(within)[key] for key in ("step", "epoch")], [31, 2])
+                self.assertEqual(load(within)["data"][0]["rows_done"], 96)
+                self.check("from within an epoch", flags, load(self.twin(within, 5)),
+                           load(state_of(self.folder / "straight", 70)), bound)
 
     def test_the_other_format_holds_the_same_run(self):
         run_trainer(self.folder / "half", "--epochs=10", "--format=safetensors")
-        run_trainer(self.folder / "rest", "--epochs=20", f"--resume={self.folder}/half/state_epoch_9.safetensors")
+        run_trainer(self.folder / "rest", "--epochs=20", f"--resume={self.folder}/half/step_00000140/state.safetensors")
         run_trainer(self.folder / "straight", "--epochs=20")
-        straight, rest = load(self.folder / "straight/state_epoch_19.pt"), load(self.folder / "rest/state_epoch_19.pt")
+        straight, rest = load(state_of(self.folder / "straight", 280)), load(state_of(self.folder / "rest", 280))
         self.check("through safetensors", (), rest, straight, SAME)
 
     def test_what_python_may_not_change_is_refused(self):
         run_trainer(self.folder / "half", "--epochs=10")
-        good = self.folder / "half/state_epoch_9.pt"
+        good = state_of(self.folder / "half", 140)
         path = self.folder / "changed.pt"
         for message, change in [
-            ("was saved within an epoch, at step 139: 10 epochs are 140 steps", lambda s: s.update(step=139)),
+            ('"rows_done" is 442', lambda s: s["data"][0].update(rows_done=442)),
+            ('"squared_error"', lambda s: s["data"][0].update(rows_done=1, squared_error=float("inf"))),
             ("StepLR", lambda s: s.update(lr_scheduler=None)),
             ('"gamma"', lambda s: s["lr_scheduler"].pop("gamma")),
             ('"data" is None, not a dict', lambda s: s.update(data=[None])),
-            ('saved with seed="4"; now seed="3"', lambda s: s["data"][0].update(seed="4")),
+            ('saved with optimizer="adam"; now optimizer="sgd"', lambda s: s["data"][0].update(optimizer="adam")),
+            ('saved with seed="4"; now seed="3"', lambda s: s["data"][0].update(seed="4", rows_done=32)),
             ('"lr"', lambda s: s["optimizer"]["param_groups"][0].pop("lr")),
             ("weight", lambda s: s["model"].update(weight=torch.zeros(1, 11))),
         ]:
@@ -164,8 +187,9 @@ class TrainerTest(unittest.TestCase):
     def test_another_order_of_the_rows_is_seen(self):
         for flags, bound in RUNS:
             with self.subTest(flags):
+                self.take_new_folder()
                 run_trainer(self.folder / "half", "--epochs=10", *flags)
-                path = self.folder / "half/state_epoch_9.pt"
+                path = state_of(self.folder / "half", 140)
                 good = load(self.twin(path, 11))
                 other = load(self.twin(path, 11, [list(reversed(order)) for order in self.orders]))
                 self.assertGreater(apart(other, good)[0], bound[0])

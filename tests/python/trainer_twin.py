@@ -33,7 +33,8 @@ def read_data(csv):
 
 
 def train(path, out, features, targets, orders, epochs):
-    """Goes on from the file `path` until `epochs` are done, and saves to `out`. orders[E] has the rows as epoch E uses them."""
+    """Goes on from the file `path`, saved at the end of an epoch or within one, until `epochs` are done, and saves to `out`. orders[E]
+    has the rows as epoch E uses them."""
     state = torch.load(path, weights_only=True)
     settings = state["data"][0]
     model = torch.nn.Linear(settings["features"], settings["targets"])
@@ -45,15 +46,16 @@ def train(path, out, features, targets, orders, epochs):
         scheduler.load_state_dict(state["lr_scheduler"])
     torch.set_rng_state(state["rng"][0]["cpu"])
 
-    step = state["step"]
+    step, rows_done = state["step"], settings["rows_done"]
     for epoch in range(state["epoch"], epochs):
-        for rows in torch.tensor(orders[epoch]).split(settings["batch_size"]):
+        for rows in torch.tensor(orders[epoch][rows_done:]).split(settings["batch_size"]):
             optimizer.zero_grad()
             (model(features[rows]) - targets[rows]).double().square().sum().backward()
             for parameter in model.parameters():
                 parameter.grad = (parameter.grad.double() / targets[rows].numel()).float()
             optimizer.step()
             step += 1
+        rows_done = 0
         if scheduler:
             scheduler.step()
 
@@ -65,5 +67,5 @@ def train(path, out, features, targets, orders, epochs):
         "step": step,
         "epoch": epochs,
         "rng": [{"cpu": torch.get_rng_state()}],
-        "data": state["data"],
+        "data": [{**settings, "rows_done": 0, "squared_error": 0.0}],
     }, out)
