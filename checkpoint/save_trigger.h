@@ -35,11 +35,11 @@ class SignalWatch;
 struct SaveTriggerOptions {
   // At the steps that it divides; at least 1.
   std::optional<int64_t> every_steps;
-  // Once so long a time is over, by the main rank's steady clock, since Create or since the step after the last save: a save
-  // takes nothing from it, however long it was. More than 0.
+  // Once so long a time is over, by the main rank's steady clock, since Create or since the step after the last save: a
+  // save takes nothing from it, however long it was. More than 0.
   std::optional<absl::Duration> every;
-  // When one of these has come to the process of any rank; SIGUSR1 is meant for this, and /bin/kill and schedulers can send
-  // it. A handler takes its place as long as the trigger lives: before and after that the signal does what it does
+  // When one of these has come to the process of any rank; SIGUSR1 is meant for this, and /bin/kill and schedulers can
+  // send it. A handler takes its place as long as the trigger lives: before and after that the signal does what it does
   // by default, and SIGUSR1 then ends the process.
   //
   // Every other signal keeps its meaning. To put SIGTERM, SIGINT or SIGHUP here is to take it away: the job would save,
@@ -54,9 +54,9 @@ class SaveTrigger {
  public:
   // Local. `group` must outlive the trigger.
   //
-  // Errors: InvalidArgument: `every_steps` below 1, `every` not above 0, or a signal that is none, cannot be caught (SIGKILL,
-  // SIGSTOP), or cannot be gone on after (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT); names the option, its value and what
-  // is allowed.
+  // Errors: InvalidArgument: `every_steps` below 1, `every` not above 0, or a signal that is none, cannot be caught
+  // (SIGKILL, SIGSTOP), or cannot be gone on after (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT); names the option, its
+  // value and what is allowed.
   static absl::StatusOr<std::unique_ptr<SaveTrigger>> Create(ProcessGroup* absl_nonnull group,
                                                              SaveTriggerOptions options);
 
@@ -66,7 +66,8 @@ class SaveTrigger {
   ~SaveTrigger();
 
   // Whether a save is due after `step`, counted from 1: the same answer on every rank. Whoever gets true and saves, or
-  // fails to, calls again after the next step. Asked for by several signals, or by signals and the clock, it is still one save.
+  // fails to, calls again after the next step. Asked for by several signals, or by signals and the clock, it is still
+  // one save.
   //
   // Without `every` and `signals` it is local. With one of them it is collective: one rendezvous a call, unless
   // `every_steps` divides the step, which every rank knows.

@@ -177,7 +177,7 @@ TEST(SaveTriggerRanksTest, ASignalToOneRankIsASaveOnAll) {
   for (const int asked : {0, 1, 2}) {
     EXPECT_THAT(RunRanks(3,
                          [&](ProcessGroup& group) {
-                           // The ranks are threads of one process here, so only the one that is asked watches the signal.
+                           // The ranks are threads of one process: only the one that is asked watches the signal.
                            const auto trigger =
                                *SaveTrigger::Create(&group, {.signals = {group.rank() == asked ? SIGUSR1 : SIGUSR2}});
                            EXPECT_THAT(StepsDue(*trigger, 1, 3), ElementsAre());

@@ -19,7 +19,7 @@ namespace cohort::internal {
 // A watch belongs to one thread; different ones may live in different threads.
 class SignalWatch {
  public:
-  // Errors: InvalidArgument, "signals=N: ...", if N is no signal, or one of those that cannot be caught or gone on after.
+  // Errors: InvalidArgument, "signals=N: ...", if N is no signal, or one that cannot be caught or gone on after.
   static absl::StatusOr<std::unique_ptr<SignalWatch>> Start(int signal);
 
   SignalWatch(const SignalWatch&) = delete;
