@@ -46,7 +46,9 @@ absl::Status RefuseKind(std::string_view head, int64_t file_bytes) {
   if (head.empty()) return Refuse("it is empty, not a .pt file");
   // After the pickle's protocol and, from protocol 4 on, the length of its frame.
   const auto is_magic_at = [&](size_t at) { return head.size() > at && absl::StartsWith(head.substr(at), kLegacyMagic); };
-  if (is_magic_at(0) || is_magic_at(2) || is_magic_at(11)) {
+  // The same number in digits, of protocols 0 and 1.
+  const bool is_in_digits = absl::StartsWith(head, "L119547037146038801333356L\n");
+  if (is_magic_at(0) || is_magic_at(2) || is_magic_at(11) || is_in_digits) {
     return Refuse(absl::StrCat("it is a .pt file of the format before PyTorch 1.6; ", kConvert));
   }
   if (head.size() > 262 && head.substr(257, 5) == "ustar") {

@@ -121,6 +121,7 @@ TEST(TorchReaderTest, ReadsAFileWithoutChecksums) {
 
 TEST(TorchReaderTest, SaysWhatAFileOfAnotherKindIsAndHowToConvertIt) {
   EXPECT_THAT(Read(Sample("legacy.pt")), AllOf(Refuses("before PyTorch 1.6"), Refuses("torch.save(torch.load(")));
+  EXPECT_THAT(Read("L119547037146038801333356L\n.I1001\n."), Refuses("before PyTorch 1.6"));  // pickle_protocol=0
   EXPECT_THAT(Read(Sample("torchscript.pt")),
               AllOf(Refuses("a TorchScript archive"), Refuses("torch.save(torch.jit.load(")));
   EXPECT_THAT(Read(Sample("module.pt")), AllOf(Refuses("\"torch.nn.modules.linear.Identity\", which is not data"),
