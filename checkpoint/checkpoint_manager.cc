@@ -32,10 +32,12 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -134,6 +136,14 @@ absl::StatusOr<CheckpointReport> DecodeReport(std::string_view bytes) {
 absl::Status WhatIsKnown(const absl::Status& mine, const absl::Status& all) {
   if (mine.ok() || mine.code() == all.code()) return all;
   return absl::Status(mine.code(), absl::StrCat("rank 0: ", mine.message()));
+}
+
+// Whether all ranks have this error, as "rank K: TEXT", from a meeting of their own: another one only says "rank 0" before it.
+bool IsAgreed(const absl::Status& error) {
+  std::string_view text = error.message();
+  if (error.ok() || !absl::ConsumePrefix(&text, "rank ")) return false;
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  return digits > 0 && absl::StartsWith(text.substr(digits), ": ");
 }
 
 std::string SkippedText(std::string_view directory, absl::Span<const SkippedCheckpoint> skipped) {
@@ -283,6 +293,7 @@ absl::Status CheckpointManager::Load(const CheckpointInfo& checkpoint, LoadCheck
   if (all.ok()) {
     const absl::Status mine = InvokeUser([&] { return load(checkpoint); });
     all = group_->Agree(absl::StrCat("load ", what), mine, internal::WithGrace(options_.timeout));
+    if (IsAgreed(mine)) all = mine;
   }
   if (all.ok()) return all;
   absl::StatusOr<std::string> found = "";

@@ -376,6 +376,19 @@ TEST_F(CheckpointManagerTest, AnErrorThatIsNoDamageIsNotHiddenByGoingBack) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(CheckpointManagerTest, AnErrorThatAllRanksHaveAgreedOnIsReturnedAsItIs) {
+  SaveSteps({20});
+  const auto outcomes = RunRanks(3, [&](ProcessGroup& group) -> absl::Status {
+    ABSL_ASSIGN_OR_RETURN(const Manager manager, CheckpointManager::Open(&group, Options()));
+    return manager
+        ->Resume([&](const CheckpointInfo&) {
+          return group.Agree("loaded", group.rank() == 1 ? absl::DataLossError("my part is gone") : absl::OkStatus());
+        })
+        .status();
+  });
+  EXPECT_THAT(outcomes, Each(absl::DataLossError("rank 1: my part is gone")));
+}
+
 TEST_F(CheckpointManagerTest, ARunThatWentBackGoesOnFromWhatItSavedLast) {
   SaveSteps({10, 20, 30});
   const auto group = ProcessGroup::WorldOfOne();
