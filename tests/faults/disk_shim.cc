@@ -38,6 +38,7 @@ namespace {
 
 struct Hook {
   std::string operation;
+  bool is_for_each;
   int countdown;
   std::function<int(const DiskCall&)> function;
 };
@@ -96,7 +97,7 @@ long Watched(const std::function<DiskCall()>& describe, const std::function<long
     if (is_below) {
       for (Hook& hook : state.hooks) {
         if (!hook.operation.empty() && hook.operation != seen.operation) continue;
-        if (--hook.countdown == 0) due.push_back(hook.function);
+        if (hook.is_for_each || --hook.countdown == 0) due.push_back(hook.function);
       }
     }
   }
@@ -202,7 +203,7 @@ void DiskShim::LimitBytes(int64_t num_bytes) {
 void DiskShim::Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook) {
   State& state = TheState();
   absl::MutexLock lock(state.mutex);
-  state.hooks.push_back({std::string(operation), n, std::move(hook)});
+  state.hooks.push_back({std::string(operation), n == 0, n, std::move(hook)});
 }
 
 std::vector<DiskCall> DiskShim::Calls() const {

@@ -36,8 +36,8 @@ class DiskShim {
   DiskShim(const DiskShim&) = delete;
   DiskShim& operator=(const DiskShim&) = delete;
 
-  // Before the `n`-th (from 1) call of `operation` is done, calls `hook`. If that returns an errno other than 0, the
-  // call is not done and fails with it. An empty operation is any. `hook` may block, or not return at all.
+  // Before the `n`-th (from 1; 0 is each) call of `operation` is done, calls `hook`. If that returns an errno other than
+  // 0, the call is not done and fails with it. An empty operation is any. `hook` may block, or not return at all.
   void Before(std::string_view operation, int n, std::function<int(const DiskCall&)> hook);
 
   // From now the disk takes no more than `num_bytes` more: the write that goes beyond writes what fits, and the next one

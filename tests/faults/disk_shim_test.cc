@@ -123,6 +123,18 @@ TEST_F(DiskShimTest, FailsTheCallThatItIsTold) {
   EXPECT_EQ(shim.Calls()[2].error, ENOSPC);
 }
 
+TEST_F(DiskShimTest, CallsAHookBeforeEachCallIfItIsTold) {
+  DiskShim shim(dir_);
+  int num_writes = 0;
+  shim.Before("write", 0, [&](const DiskCall&) { return ++num_writes == 3 ? EIO : 0; });
+  const int fd = Create("f");
+  EXPECT_EQ(write(fd, "a", 1), 1);
+  EXPECT_EQ(write(fd, "b", 1), 1);
+  EXPECT_EQ(write(fd, "c", 1), -1);
+  EXPECT_EQ(write(fd, "d", 1), 1);
+  EXPECT_EQ(num_writes, 4);
+}
+
 TEST_F(DiskShimTest, KillsAtTheCallThatItIsTold) {
   const pid_t child = fork();
   if (child == 0) {
