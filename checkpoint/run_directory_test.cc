@@ -22,14 +22,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/checkpoint_name.h"
-#include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/internal/manifest.h"
 #include "cohort/checkpoint/internal/run_file.h"
 #include "cohort/checkpoint/testing/files.h"
+#include "cohort/checkpoint/testing/write_checkpoint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,6 +41,7 @@ using ::cohort::internal::CheckpointName;
 using ::cohort::testing::FreshDirectory;
 using ::cohort::testing::ReadFile;
 using ::cohort::testing::WriteFile;
+using ::cohort::testing::WriteRunFile;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -50,29 +50,16 @@ using ::testing::StartsWith;
 
 using Files = std::map<std::string, std::string>;
 
-// Writes a checkpoint as the manager leaves it.
-CheckpointInfo WriteCheckpoint(const std::string& run, int64_t step, int64_t sequence, const Files& files = {},
-                               int attempt = 1, std::string_view run_id = "mine") {
+CheckpointInfo WriteCheckpoint(const std::string& run, int64_t step, int64_t sequence, Files files = {},
+                               std::string_view run_id = "mine") {
   CheckpointInfo info;
-  info.path = absl::StrCat(run, "/", CheckpointName(step, attempt));
   info.step = step;
   info.sequence = sequence;
   info.run_id = run_id;
   info.world_size = 1;
   info.metrics["loss"] = 0.5;
-  mkdir(info.path.c_str(), 0777);
-  const Files written = files.empty() ? Files{{"state.pt", absl::StrCat("state of step ", step)}} : files;
-  for (const auto& [name, contents] : written) {
-    WriteFile(info.path + "/" + name, contents);
-    info.files.push_back(
-        {.name = name, .num_bytes = static_cast<int64_t>(contents.size()), .crc32 = internal::Crc32(contents)});
-  }
-  WriteFile(info.path + "/manifest.json", internal::EncodeManifest(info));
-  return info;
-}
-
-void WriteRunFile(const std::string& run, std::string_view id) {
-  WriteFile(run + "/run.json", internal::EncodeRunFile({.run_id = std::string(id), .created = absl::UnixEpoch()}));
+  if (files.empty()) files["state.pt"] = absl::StrCat("state of step ", step);
+  return testing::WriteCheckpoint(run, info, files);
 }
 
 std::vector<std::string> NamesOf(const RunDirectory& run) {
@@ -177,7 +164,10 @@ TEST_F(RunDirectoryTest, OtherNumbersOfLeadingZerosWillDo) {
 }
 
 TEST_F(RunDirectoryTest, ACopyIsSettledByARule) {
-  for (const int attempt : {3, 1, 12, 2}) WriteCheckpoint(run_, 20, 5, {}, attempt);
+  const std::string original = WriteCheckpoint(run_, 20, 5).path;
+  for (const std::string_view suffix : {"-3", "-12", "-2"}) {
+    std::filesystem::copy(original, absl::StrCat(original, suffix));
+  }
   WriteCheckpoint(run_, 30, 5);
   WriteCheckpoint(run_, 10, 6);
   EXPECT_THAT(NamesOf(Read()), ElementsAre("step_00000010", "step_00000030", "step_00000020-12", "step_00000020-3",
@@ -261,7 +251,7 @@ TEST_F(RunDirectoryTest, ASymlinkToOneIsNone) {
 TEST_F(RunDirectoryTest, CheckpointsOfOtherRunsAreSkippedByName) {
   WriteRunFile(run_, "mine");
   WriteCheckpoint(run_, 1, 1);
-  WriteCheckpoint(run_, 2, 9, {}, 1, "other");
+  WriteCheckpoint(run_, 2, 9, {}, "other");
   const RunDirectory run = Read();
   EXPECT_THAT(NamesOf(run), ElementsAre("step_00000001"));
   EXPECT_THAT(run.skipped, ElementsAre(SkippedAs("step_00000002",
@@ -269,13 +259,13 @@ TEST_F(RunDirectoryTest, CheckpointsOfOtherRunsAreSkippedByName) {
 }
 
 TEST_F(RunDirectoryTest, WithoutARunFileItIsTheRunOfItsCheckpoints) {
-  WriteCheckpoint(run_, 1, 1, {}, 1, "other");
+  WriteCheckpoint(run_, 1, 1, {}, "other");
   EXPECT_EQ(Read().run_id, "other");
-  WriteCheckpoint(run_, 2, 2, {}, 1, "another");
+  WriteCheckpoint(run_, 2, 2, {}, "another");
   EXPECT_THAT(ReadRunDirectory(run_), StatusIs(absl::StatusCode::kInvalidArgument,
                                                HasSubstr("has no run.json, and checkpoints of 2 runs: \"another\", "
                                                          "\"other\"")));
-  for (int64_t step = 3; step < 9; ++step) WriteCheckpoint(run_, step, step, {}, 1, absl::StrCat("run", step));
+  for (int64_t step = 3; step < 9; ++step) WriteCheckpoint(run_, step, step, {}, absl::StrCat("run", step));
   EXPECT_THAT(ReadRunDirectory(run_).status().message(),
               HasSubstr("8 runs: \"another\", \"other\", \"run3\", \"run4\", \"run5\", ..."));
 }

@@ -55,16 +55,16 @@ absl::Status PruneRun(std::string_view path, const RetentionPolicy& policy,
   ABSL_ASSIGN_OR_RETURN(RunDirectory run, ReadRunDirectory(disk, path));
   if (run.checkpoints.empty()) return absl::OkStatus();
   ABSL_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, LockRunDirectory(disk, path, "prunes"));
-  absl::Status first;
   if (lock == nullptr) {
     warn(absl::StrCat(Quoted(path),
                       " is on a file system without locks: nothing keeps a job from saving there meanwhile"));
-  } else {
-    first = RemoveUnfinished(disk, path);
+  } else if (const absl::Status removed = RemoveUnfinished(disk, path); !removed.ok()) {
+    warn(absl::StrCat("what an earlier job left unfinished is still there: ", removed.message()));
   }
   ABSL_ASSIGN_OR_RETURN(run, ReadRunDirectory(disk, path));
   const std::vector<size_t> plan = PlanRetention(run.checkpoints, policy);
   ABSL_RETURN_IF_ERROR(KeepLatestAlive(disk, run, plan));
+  absl::Status first;
   for (const size_t i : plan) {
     const CheckpointInfo& checkpoint = run.checkpoints[i];
     // A person may have pinned it meanwhile. If in doubt it stays.

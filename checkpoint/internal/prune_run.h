@@ -24,7 +24,7 @@ namespace internal {
 // saved first first. `path` is absolute. A null file system is the machine's own.
 //
 // `done` is told of each that is to go, and how that went; after an error the next one is tried. `warn` is told if
-// nobody else can be kept out.
+// nobody else can be kept out, or something unfinished could not be removed.
 //
 // Errors: FailedPrecondition if another process has the directory (says who): nothing is removed; the first error of a
 // removal; and those of CheckRetentionPolicy, ReadRunDirectory and FileSystem.

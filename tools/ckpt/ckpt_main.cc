@@ -1,7 +1,8 @@
-// ckpt: looks at checkpoint files, compares and converts them. See HelpText().
+// ckpt: looks at checkpoint files and runs, compares, converts and removes them. See HelpText().
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -15,10 +16,31 @@
 #include "cohort/tools/ckpt/commands.h"
 #include "cohort/tools/ckpt/console.h"
 #include "cohort/tools/ckpt/options.h"
+#include "cohort/tools/ckpt/run_commands.h"
 #include "cohort/tools/ckpt/text.h"
 
 namespace cohort::ckpt {
 namespace {
+
+int List(const Options& options) {
+  const std::string& path = options.paths[0];
+  if (KindOf(path) == DirectoryKind::kRun) return ListRun(path, options.policy);
+  if (!options.policy.newest.has_value()) return ListDirectory(path);
+  Complain(absl::StrCat(NameText(path), ": no run, so that nothing says what would be kept"));
+  return kExitTrouble;
+}
+
+int Verify(const std::string& path) {
+  switch (KindOf(path)) {
+    case DirectoryKind::kRun:
+      return VerifyRun(path);
+    case DirectoryKind::kCheckpoint:
+      return VerifyOneCheckpoint(path);
+    case DirectoryKind::kOther:
+      break;
+  }
+  return VerifyFile(path);
+}
 
 int Run(const Options& options) {
   const std::vector<std::string>& paths = options.paths;
@@ -26,11 +48,18 @@ int Run(const Options& options) {
     case Command::kHelp:
       break;
     case Command::kList:
-      return ListDirectory(paths[0]);
+      return List(options);
     case Command::kShow:
       return ShowFile(paths[0], options.as_json);
-    case Command::kVerify:
-      return VerifyFiles(paths);
+    case Command::kVerify: {
+      int exit_code = kExitGood;
+      for (const std::string& path : paths) exit_code = std::max(exit_code, Verify(path));
+      return exit_code;
+    }
+    case Command::kLatest:
+      return PrintLatest(paths[0]);
+    case Command::kPrune:
+      return Prune(paths[0], options.policy, options.dry_run);
     case Command::kDiff:
       return DiffFiles(paths[0], paths[1]);
     case Command::kConvert: {

@@ -26,5 +26,5 @@ run_session() {
   done <"$session"
 }
 
-run_session | sed "s|$directory|DIRECTORY|" >"$TEST_TMPDIR/actual"
+run_session | sed "s|$directory|DIRECTORY|g; s|-[0-9a-f]\{16\}-[0-9]*-[0-9a-f]\{16\}|-UNIQUE|g" >"$TEST_TMPDIR/actual"
 [[ -s $TEST_TMPDIR/actual ]] && diff -u "$session" "$TEST_TMPDIR/actual"

@@ -1,25 +1,20 @@
 // File: commands.h
 //
-// The commands of ckpt. Each prints what it finds, complains of what keeps it from working, and returns the exit code.
+// The commands of ckpt that look at state files. Each prints what it finds, complains of what keeps it from working,
+// and returns the exit code.
 
 #ifndef COHORT_TOOLS_CKPT_COMMANDS_H_
 #define COHORT_TOOLS_CKPT_COMMANDS_H_
 
 #include <string>
-#include <vector>
 
 #include "cohort/checkpoint/state_file.h"
 
 namespace cohort::ckpt {
 
-// As diff, cmp and grep have them.
-inline constexpr int kExitGood = 0;
-inline constexpr int kExitBad = 1;      // a file is damaged or refused; the files differ
-inline constexpr int kExitTrouble = 2;  // it could not be found out
-
 int ListDirectory(const std::string& directory);
 int ShowFile(const std::string& path, bool as_json);
-int VerifyFiles(const std::vector<std::string>& paths);
+int VerifyFile(const std::string& path);
 int DiffFiles(const std::string& first, const std::string& second);
 
 struct Conversion {

@@ -1,6 +1,6 @@
 // File: console.h
 //
-// What commands print, and how far they are. Local.
+// What commands print and return, and how far they are. Local.
 
 #ifndef COHORT_TOOLS_CKPT_CONSOLE_H_
 #define COHORT_TOOLS_CKPT_CONSOLE_H_
@@ -13,6 +13,11 @@
 #include "absl/time/time.h"
 
 namespace cohort::ckpt {
+
+// Exit codes, as diff, cmp and grep have them.
+inline constexpr int kExitGood = 0;
+inline constexpr int kExitBad = 1;      // a file is damaged or refused; the files differ; there is no such checkpoint
+inline constexpr int kExitTrouble = 2;  // it could not be found out, or done
 
 // Writes all of `text` to standard output. After an error nothing more is written: OutputError() has it.
 void Print(std::string_view text);

@@ -114,26 +114,6 @@ std::string ShowJson(const StateFile& file, const std::vector<Value>& values) {
   return absl::StrCat(out, "]}\n");
 }
 
-int VerifyFile(const std::string& path) {
-  const auto say = [&](std::string_view result) { Print(absl::StrCat(NameText(path), ": ", result, "\n")); };
-  const absl::StatusOr<StateFile> file = OpenState(path);
-  absl::Status status = file.status();
-  if (file.ok()) {
-    ProgressBar bar(NameText(path));
-    status = file->Verify([&](int64_t done, int64_t total) { bar.Show(done, total); });
-  }
-  if (status.ok()) {
-    say(file->has_checksums() ? "ok" : "no checksums");
-    return kExitGood;
-  }
-  if (IsBadFile(status)) {
-    say(Reason(status, path));
-    return kExitBad;
-  }
-  Complain(absl::StrCat(NameText(path), ": ", Reason(status, path)));
-  return kExitTrouble;
-}
-
 }  // namespace
 
 int ListDirectory(const std::string& directory) {
@@ -172,10 +152,24 @@ int ShowFile(const std::string& path, bool as_json) {
   return kExitGood;
 }
 
-int VerifyFiles(const std::vector<std::string>& paths) {
-  int exit_code = kExitGood;
-  for (const std::string& path : paths) exit_code = std::max(exit_code, VerifyFile(path));
-  return exit_code;
+int VerifyFile(const std::string& path) {
+  const auto say = [&](std::string_view result) { Print(absl::StrCat(NameText(path), ": ", result, "\n")); };
+  const absl::StatusOr<StateFile> file = OpenState(path);
+  absl::Status status = file.status();
+  if (file.ok()) {
+    ProgressBar bar(NameText(path));
+    status = file->Verify([&](int64_t done, int64_t total) { bar.Show(done, total); });
+  }
+  if (status.ok()) {
+    say(file->has_checksums() ? "ok" : "no checksums");
+    return kExitGood;
+  }
+  if (IsBadFile(status)) {
+    say(Reason(status, path));
+    return kExitBad;
+  }
+  Complain(absl::StrCat(NameText(path), ": ", Reason(status, path)));
+  return kExitTrouble;
 }
 
 }  // namespace cohort::ckpt

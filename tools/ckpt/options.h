@@ -11,10 +11,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cohort/checkpoint/retention.h"
 
 namespace cohort::ckpt {
 
-enum class Command { kHelp, kList, kShow, kVerify, kDiff, kConvert };
+enum class Command { kHelp, kList, kShow, kVerify, kDiff, kConvert, kLatest, kPrune };
 
 enum class Target { kByName, kTorch, kSafetensors };
 
@@ -25,6 +26,8 @@ struct Options {
   bool as_json = false;
   bool drop_metadata = false;
   Target target = Target::kByName;  // never kByName for kConvert
+  RetentionPolicy policy;           // empty, or `newest` is set; set for kPrune
+  bool dry_run = false;
 };
 
 // Errors:
