@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/checkpoint_manager.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/save_trigger.h"
 #include "cohort/runtime/process_group.h"
@@ -27,7 +27,6 @@ namespace cohort {
 namespace {
 
 // A path comes from outside: it may hold a newline.
-std::string Shown(std::string_view path) { return absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\""); }
 
 // The state file among those of a checkpoint.
 absl::StatusOr<std::string> StateFileOf(const CheckpointInfo& checkpoint) {
@@ -36,8 +35,8 @@ absl::StatusOr<std::string> StateFileOf(const CheckpointInfo& checkpoint) {
                                       [&](const CheckpointFile& file) { return file.name == name; });
     if (is_there) return absl::StrCat(checkpoint.path, "/", name);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Shown(checkpoint.path), " has neither state.pt nor state.safetensors: it is another program's"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      internal::Quoted(checkpoint.path), " has neither state.pt nor state.safetensors: it is another program's"));
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ absl::StatusOr<std::optional<std::string>> Checkpointing::Resume(const ResumeFro
   ABSL_ASSIGN_OR_RETURN(const std::optional<CheckpointInfo> loaded, manager_->Resume(load_checkpoint));
   if (loaded.has_value()) return loaded->path;
   if (!manager_->newest().has_value()) return std::nullopt;
-  return absl::DataLossError(absl::StrCat("every checkpoint in ", Shown(directory()), " is damaged"));
+  return absl::DataLossError(absl::StrCat("every checkpoint in ", internal::Quoted(directory()), " is damaged"));
 }
 
 absl::StatusOr<std::optional<CheckpointReport>> Checkpointing::Save(const CheckpointRequest& request,

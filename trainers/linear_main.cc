@@ -23,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cohort/checkpoint/checkpoint_manager.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/runtime/init_process_group.h"
 #include "cohort/runtime/process_group.h"
@@ -214,7 +215,7 @@ void Print(const ProcessGroup& group, const absl::FormatSpec<Args...>& format, c
 // The same with a warning, to stderr.
 void Warn(const ProcessGroup& group, std::string_view warning) {
   if (!group.is_main()) return;
-  absl::FPrintF(stderr, "warning: %s\n", warning);
+  absl::FPrintF(stderr, "warning: %s\n", internal::Printable(warning));
   std::fflush(stderr);
 }
 
@@ -223,9 +224,10 @@ std::string ShownR2(double r2) {
 }
 
 void PrintStart(const ProcessGroup& group, const Dataset& data, const LinearTrainerOptions& options) {
-  Print(group, "data     %d rows from %s\n", data.num_rows, data.source);
+  Print(group, "data     %d rows from %s\n", data.num_rows, internal::Printable(data.source));
   Print(group, "model    Linear(%d, %d): %s -> %s\n", data.num_features(), data.num_targets(),
-        absl::StrJoin(data.feature_names, " "), absl::StrJoin(data.target_names, " "));
+        internal::Printable(absl::StrJoin(data.feature_names, " ")),
+        internal::Printable(absl::StrJoin(data.target_names, " ")));
   Print(group, "job      %d %s, backend %s; %d rows a step in all; %s\n", group.world_size(),
         group.world_size() == 1 ? "rank" : "ranks", group.backend_name(), std::min(options.batch_size, data.num_rows),
         options.optimizer);

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/checkpoint_manager.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/module_state.h"
 #include "cohort/checkpoint/writable_file.h"
@@ -104,9 +104,9 @@ absl::Status Run::Begin() {
   if (from.kind == ResumeFrom::Kind::kPath) {
     ABSL_ASSIGN_OR_RETURN(const std::string file, Checkpointing::LoadFrom(group_, from.path, load));
     if (training_.epochs_done() >= options_.epochs) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", absl::Utf8SafeCEscape(file), "\" has ", training_.epochs_done(),
-                       " epochs done already, and epochs=", options_.epochs, " are to be made in all; ask for more"));
+      return absl::InvalidArgumentError(absl::StrCat(internal::Quoted(file), " has ", training_.epochs_done(),
+                                                     " epochs done already, and epochs=", options_.epochs,
+                                                     " are to be made in all; ask for more"));
     }
     ABSL_RETURN_IF_ERROR(OpenDirectory());
     ReportBegin(file);

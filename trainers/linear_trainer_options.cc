@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/trainers/data/dataset.h"
 #include "cohort/trainers/resume_from.h"
 
@@ -65,7 +65,7 @@ absl::Status CheckRetentionOptions(const LinearTrainerOptions& options) {
   if (!options.keep_best_metric.has_value()) return absl::OkStatus();
   const std::string& metric = *options.keep_best_metric;
   if (metric != "loss" && metric != "r2") {
-    return OutOfRange("keep_best_metric", absl::Utf8SafeCEscape(metric), "loss or r2");
+    return OutOfRange("keep_best_metric", internal::Printable(metric), "loss or r2");
   }
   if (options.keep_best.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("keep_best_metric=", metric, ": means nothing without keep_best"));
@@ -85,7 +85,7 @@ absl::Status CheckSaveOptions(const LinearTrainerOptions& options) {
                       "more than 0, for example 90s or 30m");
   }
   if (options.run_id.size() > 256 || !absl::c_all_of(options.run_id, absl::ascii_isprint)) {
-    return OutOfRange("run_id", absl::Utf8SafeCEscape(options.run_id), "at most 256 printable ASCII characters");
+    return OutOfRange("run_id", internal::Printable(options.run_id), "at most 256 printable ASCII characters");
   }
   return CheckRetentionOptions(options);
 }
@@ -118,15 +118,15 @@ std::string ShowLinearTrainerOptions(const LinearTrainerOptions& options, const 
                       " learning_rate=", LearningRate(options, data),
                       options.learning_rate.has_value() ? "" : " (default)", " momentum=", options.momentum.value_or(0),
                       " lr_step_size=", options.lr_step_size, " lr_gamma=", Gamma(options), " seed=", options.seed,
-                      " checkpoint_dir=", absl::Utf8SafeCEscape(options.checkpoint_dir), " format=", options.format,
+                      " checkpoint_dir=", internal::Printable(options.checkpoint_dir), " format=", options.format,
                       " save_every=", options.save_every, " save_every_steps=", options.save_every_steps.value_or(0),
                       " save_every_time=", absl::FormatDuration(options.save_every_time.value_or(absl::ZeroDuration())),
                       " save_signals=", absl::StrJoin(options.save_signals, ","), " keep=", options.keep.value_or(0),
                       " keep_best=", options.keep_best.value_or(0),
                       " keep_best_metric=", options.keep_best_metric.value_or(""),
                       " stop_if_save_fails=", options.stop_if_save_fails, " run_id=", options.run_id,
-                      " save_report=", absl::Utf8SafeCEscape(options.save_report),
-                      " resume=", absl::Utf8SafeCEscape(ShowResumeFrom(options.resume)));
+                      " save_report=", internal::Printable(options.save_report),
+                      " resume=", internal::Printable(ShowResumeFrom(options.resume)));
 }
 
 }  // namespace cohort

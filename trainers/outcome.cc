@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/runtime/process_group.h"
 
 namespace cohort {
@@ -29,7 +30,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 void ReportError(const absl::Status& status) {
-  absl::FPrintF(stderr, "error: %s\n", status.message());
+  absl::FPrintF(stderr, "error: %s\n", internal::Printable(status.message()));
   std::fflush(stderr);
 }
 

@@ -10,9 +10,9 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/run_directory.h"
 #include "cohort/trainers/typed_path.h"
 
@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 // A path comes from outside: it may hold a newline.
-std::string Shown(const fs::path& path) { return absl::StrCat("\"", absl::Utf8SafeCEscape(path.string()), "\""); }
 
 bool Exists(const fs::path& path) {
   std::error_code error;
@@ -62,12 +61,13 @@ absl::StatusOr<std::string> LocateStateFile(std::string_view path) {
   std::error_code error;
   fs::path place = fs::absolute(TypedPath(path), error);
   const fs::file_status status = fs::status(place, error);
-  if (!fs::exists(status)) return absl::NotFoundError(absl::StrCat(Shown(place), ": ", error.message()));
+  if (!fs::exists(status))
+    return absl::NotFoundError(absl::StrCat(internal::Quoted(place.string()), ": ", error.message()));
   if (!fs::is_directory(status)) return place.string();
   if (!Exists(place / "manifest.json")) {
     ABSL_ASSIGN_OR_RETURN(const RunDirectory run, ReadRunDirectory(place.string()));
     if (run.checkpoints.empty()) {
-      return absl::NotFoundError(absl::StrCat(Shown(place),
+      return absl::NotFoundError(absl::StrCat(internal::Quoted(place.string()),
                                               " is neither the directory of a checkpoint (it has no "
                                               "manifest.json) nor that of a run (it has no complete checkpoint)"));
     }
@@ -76,7 +76,8 @@ absl::StatusOr<std::string> LocateStateFile(std::string_view path) {
   for (const char* name : {"state.pt", "state.safetensors"}) {
     if (Exists(place / name)) return (place / name).string();
   }
-  return absl::NotFoundError(absl::StrCat(Shown(place), " has neither state.pt nor state.safetensors"));
+  return absl::NotFoundError(
+      absl::StrCat(internal::Quoted(place.string()), " has neither state.pt nor state.safetensors"));
 }
 
 }  // namespace cohort

@@ -1,4 +1,7 @@
 // File: quoted.h
+//
+// What comes from outside (paths, names in files) as messages may show it: nothing of it drives a terminal, forges a line of a
+// log, or passes for something else.
 
 #ifndef COHORT_CHECKPOINT_INTERNAL_QUOTED_H_
 #define COHORT_CHECKPOINT_INTERNAL_QUOTED_H_
@@ -8,9 +11,12 @@
 
 namespace cohort::internal {
 
-// `name` in quotes, as an error message may show it: a path or a tensor's name comes from outside and may be empty, be
-// thousands of bytes long, or hold a newline that would forge a line of a log.
+// `name` in double quotes. Control characters, characters that are not seen or turn the writing direction, and bytes that are
+// not UTF-8 come escaped, so that two names never look the same. Of a long one the beginning, and how long it is.
 std::string Quoted(std::string_view name);
+
+// A message as one line, escaped in the same way; for texts whose names are quoted already.
+std::string Printable(std::string_view text);
 
 }  // namespace cohort::internal
 
