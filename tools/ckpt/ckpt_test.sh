@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every line of SESSION that begins with "$ ", and compares all that is printed, exit codes included, with SESSION.
 #
-# usage: ckpt_test.sh CKPT WRITE_TEST_FILES SESSION
+# usage: ckpt_test.sh CKPT WRITE_FILES SESSION      (WRITE_FILES DIRECTORY writes what the session looks at)
 set -uo pipefail
 ckpt_program=$PWD/$1
 session=$PWD/$3

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/tools/ckpt/text.h"
 
 namespace cohort::ckpt {
@@ -45,7 +46,9 @@ absl::Status OutputError() {
   return absl::ErrnoToStatus(output_error, "write standard output");
 }
 
-void Complain(std::string_view message) { WriteAll(STDERR_FILENO, absl::StrCat("ckpt: ", Printable(message), "\n")); }
+void Complain(std::string_view message) {
+  WriteAll(STDERR_FILENO, absl::StrCat("ckpt: ", internal::Printable(message), "\n"));
+}
 
 ProgressBar::ProgressBar(std::string what)
     : what_(std::move(what)), is_wanted_(isatty(STDERR_FILENO) == 1), next_(absl::Now() + absl::Seconds(1)) {}

@@ -2,10 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/safetensors_file.h"
 #include "cohort/checkpoint/state_file.h"
@@ -74,11 +78,26 @@ absl::StatusOr<Metadata> TargetMetadata(const StateFile& source, const Conversio
   }
   for (const auto& [key, text] : source.metadata()) {
     if (key == "format" || conversion.drop_metadata) continue;
-    return absl::InvalidArgumentError(absl::StrCat(QuotedText(source.path()),
-                                                   ": a .pt file has no place for the metadata ",
-                                                   Shortened(QuotedText(key)), "; --drop-metadata leaves it out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(internal::Quoted(source.path()), ": a .pt file has no place for the metadata ",
+                     Shortened(internal::Quoted(key)), "; --drop-metadata leaves it out"));
   }
   return Metadata();
+}
+
+// safetensors has no views: a tensor of one element that is shown a million times becomes a million elements, and a small file
+// one that fills the disk.
+absl::Status CheckSpace(const StateFile& source, const Conversion& conversion) {
+  if (conversion.format != StateFormat::kSafetensors) return absl::OkStatus();
+  double needed = 0;
+  for (const TensorHeader& header : source.tensors()) needed += static_cast<double>(NumBytes(header));
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::absolute(conversion.target, error).parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(directory, error);
+  if (error || needed <= static_cast<double>(space.available)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(internal::Quoted(conversion.target), " would have ",
+                                                   BytesText(static_cast<int64_t>(std::min(needed, 9e18))), ", and ",
+                                                   BytesText(static_cast<int64_t>(space.available)), " are free"));
 }
 
 absl::StatusOr<SaveReport> Write(const StateFile& source, const Conversion& conversion, const Metadata& metadata,
@@ -91,21 +110,27 @@ absl::StatusOr<SaveReport> Write(const StateFile& source, const Conversion& conv
   MainOnlySaver saver(group.get(), {.timeout = absl::Hours(24 * 365)});
   return saver.Save(conversion.target, [&](WritableFile& file) {
     WatchedFile watched(file, total, bar);
-    if (conversion.format == StateFormat::kTorch) return WriteTorchFile(state, watched);
-    return WriteSafetensorsFile(state, metadata, watched);
+    const absl::Status written = conversion.format == StateFormat::kTorch
+                                     ? WriteTorchFile(state, watched)
+                                     : WriteSafetensorsFile(state, metadata, watched);
+    if (!IsBadFile(written) && !absl::IsUnimplemented(written)) return written;
+    return absl::Status(written.code(), absl::StrCat(internal::Quoted(source.path()), " does not fit into ",
+                                                     FormatText(conversion.format), ": ", written.message()));
   });
 }
 
 absl::Status Convert(const Conversion& conversion) {
   ABSL_ASSIGN_OR_RETURN(const StateFile source, OpenState(conversion.source));
   if (IsSameFile(conversion.source, conversion.target)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(QuotedText(conversion.target), " is the same file as ", QuotedText(conversion.source)));
+    return absl::FailedPreconditionError(absl::StrCat(internal::Quoted(conversion.target), " is the same file as ",
+                                                      internal::Quoted(conversion.source)));
   }
   if (IsNoFile(conversion.target)) {
-    return absl::FailedPreconditionError(absl::StrCat(QuotedText(conversion.target), " is there, and is no file"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(internal::Quoted(conversion.target), " is there, and is no file"));
   }
   ABSL_ASSIGN_OR_RETURN(const Metadata metadata, TargetMetadata(source, conversion));
+  ABSL_RETURN_IF_ERROR(CheckSpace(source, conversion));
   absl::StatusOr<SaveReport> report;
   {
     ProgressBar bar(absl::StrCat(NameText(conversion.source), " to ", NameText(conversion.target)));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/state_file.h"
 #include "cohort/checkpoint/tensor_header.h"
 #include "cohort/runtime/torch_status.h"
@@ -165,13 +166,13 @@ class Differ {
       const auto found = seconds.find(key);
       const bool is_there = found != seconds.end();
       if (is_there && found->second == text) continue;
-      AddDifference(key, absl::StrCat("metadata ", Shortened(QuotedText(text)), " ",
-                                      is_there ? absl::StrCat("and ", Shortened(QuotedText(found->second)))
+      AddDifference(key, absl::StrCat("metadata ", Shortened(internal::Quoted(text)), " ",
+                                      is_there ? absl::StrCat("and ", Shortened(internal::Quoted(found->second)))
                                                : std::string(kOnlyInFirst)));
     }
     for (const auto& [key, text] : seconds) {
       if (firsts.contains(key)) continue;
-      AddDifference(key, absl::StrCat("metadata ", Shortened(QuotedText(text)), " ", kOnlyInSecond));
+      AddDifference(key, absl::StrCat("metadata ", Shortened(internal::Quoted(text)), " ", kOnlyInSecond));
     }
   }
 

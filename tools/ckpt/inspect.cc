@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/state_file.h"
 #include "cohort/checkpoint/tensor_header.h"
 #include "cohort/tools/ckpt/commands.h"
@@ -30,7 +31,7 @@ namespace {
 // The names of checkpoint files, sorted.
 absl::StatusOr<std::vector<std::string>> CheckpointsIn(const std::string& directory) {
   DIR* const dir = opendir(directory.c_str());
-  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("open ", QuotedText(directory)));
+  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("open ", internal::Quoted(directory)));
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = readdir(dir)) {
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<std::string>> CheckpointsIn(const std::string& direct
   }
   const int error = errno;
   closedir(dir);
-  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("read ", QuotedText(directory)));
+  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("read ", internal::Quoted(directory)));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -69,7 +70,8 @@ std::string ShowText(const StateFile& file, const std::vector<Value>& values) {
   std::string out = absl::StrCat(NameText(file.path()), ": ", FormatText(file.format()), ", ",
                                  BytesText(FileBytes(file.path())), file.has_checksums() ? "" : ", no checksums", "\n");
   Table metadata;
-  for (const auto& [key, text] : file.metadata()) metadata.Add({Shortened(NameText(key)), Shortened(QuotedText(text))});
+  for (const auto& [key, text] : file.metadata())
+    metadata.Add({Shortened(NameText(key)), Shortened(internal::Quoted(text))});
   if (!metadata.empty()) absl::StrAppend(&out, "\nmetadata\n", metadata.Text("  "));
   Table tensors({3});
   for (const TensorHeader& header : file.tensors()) {
@@ -130,7 +132,7 @@ int ListDirectory(const std::string& directory) {
     const absl::StatusOr<StateFile> file = OpenState(path);
     if (!file.ok()) {
       table.Add({NameText(name), Reason(file.status(), path)});
-      exit_code = kExitBad;
+      exit_code = std::max(exit_code, IsBadFile(file.status()) ? kExitBad : kExitTrouble);
       continue;
     }
     table.Add({NameText(name), FormatText(file->format()), BytesText(FileBytes(path)),

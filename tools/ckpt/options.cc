@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/retention.h"
 #include "cohort/tools/ckpt/text.h"
 
@@ -138,8 +139,9 @@ absl::Status CheckPolicy(const Options& options) {
 absl::StatusOr<Target> TargetByName(std::string_view path) {
   if (absl::EndsWith(path, ".pt") || absl::EndsWith(path, ".pth")) return Target::kTorch;
   if (absl::EndsWith(path, ".safetensors")) return Target::kSafetensors;
-  return absl::InvalidArgumentError(absl::StrCat(
-      QuotedText(path), ": ends neither with .pt or .pth nor with .safetensors; say --to=torch or --to=safetensors"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(internal::Quoted(path),
+                   ": ends neither with .pt or .pth nor with .safetensors; say --to=torch or --to=safetensors"));
 }
 
 absl::StatusOr<CommandForm> FindForm(std::string_view name) {

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/internal/prune_run.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/retention.h"
 #include "cohort/checkpoint/run_directory.h"
 #include "cohort/tools/ckpt/console.h"
@@ -134,7 +135,7 @@ int Verify(const CheckpointInfo& checkpoint, const std::string& name) {
   if (status.ok()) {
     Print(absl::StrCat(name, ": ok\n"));
   } else if (absl::IsDataLoss(status)) {
-    Print(absl::StrCat(name, ": ", Printable(WithoutDirectory(status, checkpoint)), "\n"));
+    Print(absl::StrCat(name, ": ", internal::Printable(WithoutDirectory(status, checkpoint)), "\n"));
     return kExitBad;
   } else if (!std::filesystem::exists(checkpoint.path, error) && !error) {
     Print(absl::StrCat(name, ": has been removed meanwhile\n"));
@@ -183,7 +184,7 @@ int ListRun(const std::string& path, const RetentionPolicy& policy) {
   const std::string trouble = LatestTrouble(*run, Latest(run->path));
   if (!trouble.empty()) absl::StrAppend(&out, trouble, "\n");
   Table skipped;
-  for (const SkippedCheckpoint& one : run->skipped) skipped.Add({NameText(one.name), Printable(one.reason)});
+  for (const SkippedCheckpoint& one : run->skipped) skipped.Add({NameText(one.name), internal::Printable(one.reason)});
   if (!skipped.empty()) absl::StrAppend(&out, "skipped\n", skipped.Text("  "));
   Print(out);
   return skipped.empty() && trouble.empty() ? kExitGood : kExitBad;
@@ -197,7 +198,7 @@ int VerifyRun(const std::string& path) {
     exit_code = std::max(exit_code, Verify(*checkpoint, PathText(path, NameOf(*checkpoint))));
   }
   for (const SkippedCheckpoint& skipped : run->skipped) {
-    Print(absl::StrCat(PathText(path, skipped.name), ": ", Printable(skipped.reason), "\n"));
+    Print(absl::StrCat(PathText(path, skipped.name), ": ", internal::Printable(skipped.reason), "\n"));
     exit_code = std::max(exit_code, kExitBad);
   }
   if (!run->checkpoints.empty()) return exit_code;
@@ -211,7 +212,7 @@ int VerifyOneCheckpoint(const std::string& path) {
   if (!absl::IsDataLoss(checkpoint.status())) return Trouble(checkpoint.status().message());
   // The path stands before it, in quotes and absolute.
   const std::string_view message = checkpoint.status().message();
-  Print(absl::StrCat(NameText(path), ": ", Printable(message.substr(message.find("\": ") + 3)), "\n"));
+  Print(absl::StrCat(NameText(path), ": ", internal::Printable(message.substr(message.find("\": ") + 3)), "\n"));
   return kExitBad;
 }
 

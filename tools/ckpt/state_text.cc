@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,12 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "c10/core/Device.h"
 #include "c10/core/ScalarType.h"
+#include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/runtime/torch_status.h"
 #include "cohort/tools/ckpt/text.h"
 #include "nlohmann/json.hpp"
@@ -43,18 +45,18 @@ Value Leaf(const IValue& value) {
   if (value.isDouble()) {
     const std::string text = FloatText(value.toDouble());
     const bool is_number = std::isfinite(value.toDouble());
-    return {.type = "float", .text = text, .json = is_number ? text : QuotedText(text)};
+    return {.type = "float", .text = text, .json = is_number ? text : internal::Quoted(text)};
   }
   if (value.isComplexDouble()) {
     const auto number = value.toComplexDouble();
     const std::string text = absl::StrCat("(", FloatText(number.real()), ", ", FloatText(number.imag()), "j)");
-    return {.type = "complex", .text = text, .json = QuotedText(text)};
+    return {.type = "complex", .text = text, .json = internal::Quoted(text)};
   }
   if (value.isString()) {
     const std::string& string = value.toStringRef();
     // All in ASCII: nothing in it drives a terminal.
     return {.type = "str",
-            .text = QuotedText(string),
+            .text = internal::Quoted(string),
             .json = nlohmann::json(string).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)};
   }
   return {.type = value.tagKind(), .text = absl::StrCat("<", value.tagKind(), ">"), .json = "null"};
@@ -141,8 +143,12 @@ class Collector {
 
 absl::StatusOr<StateFile> OpenState(const std::string& path) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(QuotedText(path), ": it is ",
+  // Why there is nothing to look at says nothing about a file, whatever the cause is called.
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("open ", internal::Quoted(path), ": ", std::strerror(errno)));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(internal::Quoted(path), ": it is ",
                                                       S_ISDIR(info.st_mode)    ? "a directory"
                                                       : S_ISFIFO(info.st_mode) ? "a pipe"
                                                                                : "not a regular file"));
@@ -154,11 +160,11 @@ bool IsBadFile(const absl::Status& status) { return absl::IsInvalidArgument(stat
 
 std::string Reason(const absl::Status& status, std::string_view path) {
   std::string_view reason = status.message();
-  for (const std::string& quoted : {QuotedText(path), absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\"")}) {
-    if (absl::ConsumePrefix(&reason, absl::StrCat(quoted, ": "))) break;
-    if (absl::ConsumePrefix(&reason, absl::StrCat("open ", quoted, ": "))) break;
+  const std::string quoted = internal::Quoted(path);
+  if (!absl::ConsumePrefix(&reason, absl::StrCat(quoted, ": "))) {
+    absl::ConsumePrefix(&reason, absl::StrCat("open ", quoted, ": "));
   }
-  return Printable(reason);
+  return internal::Printable(reason);
 }
 
 int64_t NumBytes(const TensorHeader& header) {

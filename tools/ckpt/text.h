@@ -1,7 +1,7 @@
 // File: text.h
 //
-// What is printed of files whose contents may be hostile, so that nothing of it drives the terminal or passes for
-// something else. Local; never fails.
+// Names, numbers and tables as ckpt prints them. Local; never fails. What comes from files goes through this or through
+// internal::Quoted and internal::Printable, so that nothing of it drives the terminal or passes for something else.
 
 #ifndef COHORT_TOOLS_CKPT_TEXT_H_
 #define COHORT_TOOLS_CKPT_TEXT_H_
@@ -15,14 +15,7 @@
 
 namespace cohort::ckpt {
 
-// A message as one line: control characters, characters that are not seen or turn the writing direction, and bytes that
-// are not UTF-8 come escaped. For texts whose names are quoted already.
-std::string Printable(std::string_view text);
-
-// `text` in double quotes, escaped so that two texts never look the same.
-std::string QuotedText(std::string_view text);
-
-// A name: as it is if it is one plain word, else QuotedText.
+// A name: as it is if it is one plain word, else internal::Quoted.
 std::string NameText(std::string_view name);
 
 // `text`, or its beginning and how long it is if it is too long to be looked at.

@@ -17,24 +17,6 @@ TEST(TextTest, NamesThatCouldPassForSomethingElseAreQuoted) {
   EXPECT_EQ(NameText("größe"), "\"größe\"");
 }
 
-TEST(TextTest, WhatDrivesATerminalIsEscaped) {
-  EXPECT_EQ(QuotedText("\x1b[31m\n\t\r\x7f"), R"("\x1b[31m\n\t\x0d\x7f")");
-  EXPECT_EQ(QuotedText("\xC2\x9B"), R"("\u{9b}")");  // the one-character form of ESC [
-  EXPECT_EQ(QuotedText("a\xE2\x80\xAE"
-                       "b"),
-            R"("a\u{202e}b")");  // turns the writing direction
-  EXPECT_EQ(QuotedText("a\xEF\xBB\xBF"), R"("a\u{feff}")");
-  EXPECT_EQ(Printable("\"a\\x\"\x1b"), R"("a\x"\x1b)");
-}
-
-TEST(TextTest, BytesThatAreNotUtf8AreEscaped) {
-  EXPECT_EQ(QuotedText("\xff"), R"("\xff")");
-  EXPECT_EQ(QuotedText("\xC3"), R"("\xc3")");                  // cut
-  EXPECT_EQ(QuotedText("\xC0\x80"), R"("\xc0\x80")");          // overlong
-  EXPECT_EQ(QuotedText("\xED\xA0\x80"), R"("\xed\xa0\x80")");  // a surrogate
-  EXPECT_EQ(QuotedText("\xF4\x90\x80\x80"), R"("\xf4\x90\x80\x80")");
-}
-
 TEST(TextTest, LongTextsAreCutBetweenCharacters) {
   EXPECT_EQ(Shortened(std::string(400, 'x')), std::string(400, 'x'));
   std::string text(199, 'x');
