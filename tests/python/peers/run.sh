@@ -5,6 +5,7 @@
 #   ./bazelw run -c opt //tests/python/peers -- load [DIRECTORY]    the same state read back, and a state of 100,000 tensors
 #   ./bazelw run -c opt //tests/python/peers -- barrier             ours, gloo's and the store's; MPI's if mpicc and mpirun are there
 #   ./bazelw run -c opt //tests/python/peers -- launch              ours, plain fork and exec, torchrun; mpirun if it is there
+#   ./bazelw run -c opt //tests/python/peers -- crashes [DIRECTORY [KILLS [MIB]]]    a SIGKILL in mid-save: ours, torch.save, safetensors, dcp
 set -euo pipefail
 
 readonly runfiles=${RUNFILES_DIR:-$0.runfiles} python=$1 script=$2 safetensors=$3
@@ -43,6 +44,10 @@ case ${1-} in
   launch)
     export OMP_NUM_THREADS=1
     peers launch "$repository/tools/launch/launch"
+    ;;
+  crashes)
+    "$runfiles/$python" "$repository/tests/python/peers/crashes.py" "$runfiles/$safetensors" \
+      "$repository/tests/python/peers/save_once" "${@:2}"
     ;;
   *)
     sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed 1d
