@@ -281,6 +281,7 @@ TEST_F(BadDiskTest, EveryCallFails) {
       }
       SaveWell();
     }
+    std::cout << std::generic_category().message(error) << ": " << num_errors << " calls" << std::endl;
     EXPECT_GE(num_errors, 20);
   }
   // What could not be removed is removed by the next job.
