@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
   writer.Safetensors("dtypes1.safetensors", Dtypes(false));
   writer.Torch("dtypes2.pt", Dtypes(true));
   writer.Torch("twice.pt", TwoOfOneName());
+  writer.Torch("expanded.pt", Dict({{"x", at::zeros({1}).expand({int64_t{1} << 50})}}));
   writer.Torch("list.pt", List({at::zeros({1}), 1}));
   writer.Torch("tuple.pt", Tuple({at::zeros({1}), 1}));
   writer.Torch("scalar.pt", IValue(7));
