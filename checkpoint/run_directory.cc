@@ -111,16 +111,15 @@ std::string_view Described(FileType type) {
 absl::Status Incomplete(std::string_view why) { return absl::DataLossError(why); }
 
 absl::Status CheckFile(FileSystem& file_system, std::string_view directory, const CheckpointFile& file) {
+  const auto incomplete = [&](const auto&... why) {
+    return Incomplete(absl::StrCat(internal::Printable(file.name), " ", why...));
+  };
   const absl::StatusOr<FileInfo> found = file_system.Inspect(Below(directory, file.name));
-  if (absl::IsNotFound(found.status())) {
-    return Incomplete(absl::StrCat(file.name, " is missing; ", file.num_bytes, " bytes were saved"));
-  }
+  if (absl::IsNotFound(found.status())) return incomplete("is missing; ", file.num_bytes, " bytes were saved");
   ABSL_RETURN_IF_ERROR(found.status());
-  if (found->type != FileType::kRegular) {
-    return Incomplete(absl::StrCat(file.name, " is ", Described(found->type), ", not a regular file"));
-  }
+  if (found->type != FileType::kRegular) return incomplete("is ", Described(found->type), ", not a regular file");
   if (found->num_bytes == file.num_bytes) return absl::OkStatus();
-  return Incomplete(absl::StrCat(file.name, " has ", found->num_bytes, " bytes; ", file.num_bytes, " were saved"));
+  return incomplete("has ", found->num_bytes, " bytes; ", file.num_bytes, " were saved");
 }
 
 // The checkpoint in a directory of any name. Errors: DataLoss if it is not complete, and the operating system's.

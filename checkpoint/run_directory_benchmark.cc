@@ -39,7 +39,8 @@ ABSL_FLAG(bool, smoke, false, "One short round, to see that it works.");
 namespace cohort {
 namespace {
 
-// A run that saved the loss and the accuracy, and whose every hundredth checkpoint is pinned. Returns the manifests' paths.
+// A run that saved the loss and the accuracy, and whose every hundredth checkpoint is pinned. Returns the manifests'
+// paths.
 std::vector<std::string> WriteRun(const std::string& run, int num_checkpoints) {
   std::mt19937 random(1);
   std::vector<std::string> manifests;

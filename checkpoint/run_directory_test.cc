@@ -231,6 +231,12 @@ TEST_F(RunDirectoryTest, FilesThatAreNotAsTheyWereSavedAreSkipped) {
   EXPECT_THAT(Read().skipped, IsEmpty());
 }
 
+TEST_F(RunDirectoryTest, WhatAReasonSaysIsFitToBeShown) {
+  const std::string path = WriteCheckpoint(run_, 30, 2, {{"turn\u202eme", "12345"}}).path;
+  WriteFile(path + "/turn\u202eme", "1234");
+  EXPECT_EQ(Reason(), "turn\\u{202e}me has 4 bytes; 5 were saved");
+}
+
 TEST_F(RunDirectoryTest, AFileThatTheManifestDoesNotListIsNobodysConcern) {
   WriteFile(WriteCheckpoint(run_, 30, 2).path + "/notes.txt", "good one");
   EXPECT_THAT(NamesOf(Read()), ElementsAre("step_00000030"));

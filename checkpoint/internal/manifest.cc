@@ -49,8 +49,14 @@ constexpr std::string_view kSeal = ",\n \"manifest_crc32\": \"";
 constexpr std::string_view kEnd = "\"}\n";
 constexpr size_t kHexDigits = 8;
 
+// UTF-8 without control characters, U+0080 to U+009F included, which drive terminals as well.
 bool IsText(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return absl::ascii_iscntrl(c); }) && IsUtf8(text);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (absl::ascii_iscntrl(text[i])) return false;
+    const bool is_c1 = text[i] == '\xc2' && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (is_c1) return false;
+  }
+  return IsUtf8(text);
 }
 
 absl::Status Refused(std::string_view what, std::string_view value, std::string_view allowed) {
@@ -161,12 +167,8 @@ class ManifestEvents final : public JsonEvents {
         ABSL_RETURN_IF_ERROR(CheckRunId(value));
         info_.run_id = std::move(value);
         return absl::OkStatus();
-      case Field::kSaved: {
-        const std::optional<absl::Time> time = ParseUtcTime(value);
-        if (!time.has_value()) return Unexpected(Quoted(value));
-        info_.saved = *time;
-        return absl::OkStatus();
-      }
+      case Field::kSaved:
+        return Take(ParseUtcTime(value), value, info_.saved);
       case Field::kModel:
         ABSL_RETURN_IF_ERROR(CheckModel(value));
         info_.model = std::move(value);
@@ -175,16 +177,12 @@ class ManifestEvents final : public JsonEvents {
         ABSL_RETURN_IF_ERROR(CheckPayloadName(value));
         info_.files.back().name = std::move(value);
         return absl::OkStatus();
-      case Field::kCrc32: {
-        const std::optional<uint32_t> crc32 = ParseCrc32(value);
-        if (!crc32.has_value()) return Unexpected(Quoted(value));
-        info_.files.back().crc32 = *crc32;
-        return absl::OkStatus();
-      }
+      case Field::kCrc32:
+        return Take(ParseCrc32(value), value, info_.files.back().crc32);
       case Field::kMetric: {
-        const std::optional<double> number = ParseNotFinite(value);
-        if (!number.has_value()) return Unexpected(Quoted(value));
-        return TakeMetric(*number);
+        double number = 0;
+        ABSL_RETURN_IF_ERROR(Take(ParseNotFinite(value), value, number));
+        return TakeMetric(number);
       }
       default:
         return Unexpected(Quoted(value));
@@ -295,6 +293,14 @@ class ManifestEvents final : public JsonEvents {
   absl::Status Take(int64_t value, int64_t least, int64_t most, Number& to) {
     if (value < least || value > most) return Unexpected(absl::StrCat(value));
     to = static_cast<Number>(value);
+    return absl::OkStatus();
+  }
+
+  // What was read of `text`, if it is what it must be.
+  template <typename Value>
+  absl::Status Take(const std::optional<Value>& read, std::string_view text, Value& to) {
+    if (!read.has_value()) return Unexpected(Quoted(text));
+    to = *read;
     return absl::OkStatus();
   }
 
