@@ -15,7 +15,8 @@ namespace foreign {
 int variable = 0;
 }  // namespace foreign
 
-inline int* inline_function() {
+// Emitted also where the compiler takes it apart.
+[[gnu::used]] inline int* inline_function() {
   static int value = 0;
   return &value;
 }
