@@ -98,7 +98,7 @@ class CrashFileSystem final : public FileSystem {
   struct Node {
     FileType type = FileType::kRegular;
     int permissions = 0;
-    std::string contents;                             // of a symlink: its target
+    std::string contents;  // of a symlink: its target
     Entries entries;
   };
   // Nodes by number; 0 is "/". A node that no entry names is not reachable.
