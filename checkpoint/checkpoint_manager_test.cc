@@ -359,6 +359,25 @@ TEST_F(CheckpointManagerTest, DamagedOnesAreSkippedWithOneWarningAndRefusedByNam
   }
 }
 
+TEST_F(CheckpointManagerTest, ADamagedOneIsNeitherKeptNorRemovedNorTakenForTheNewest) {
+  SaveSteps({10, 20, 30});
+  WriteFile(run_ + "/step_00000030/state.pt", "sXate of step 30");
+  const auto group = ProcessGroup::WorldOfOne();
+  {
+    absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Keeping({.newest = 2}));
+    ASSERT_THAT(manager, IsOk());
+    Resumed resumed;
+    EXPECT_THAT((*manager)->Resume([&](const CheckpointInfo& checkpoint) { return Load(checkpoint, resumed); }), IsOk());
+    EXPECT_EQ(resumed.step, 20);
+    EXPECT_THAT(Save(**manager, 25), IsOk());
+  }
+  EXPECT_THAT(Names(), ElementsAre("latest", "run.json", "step_00000020", "step_00000025", "step_00000030"));
+  // Who opens it now does not know of the damage.
+  absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Options());
+  ASSERT_THAT(manager, IsOk());
+  EXPECT_EQ((*manager)->newest()->step, 25);
+}
+
 TEST_F(CheckpointManagerTest, ChecksumsAreComparedBeforeLoadingIfAsked) {
   SaveSteps({20, 30});
   WriteFile(run_ + "/step_00000030/state.pt", "state of step 3X");  // which Load does not notice

@@ -124,6 +124,7 @@ absl::Status RunWriter::Read() {
                                                       ", and this one is ", Quoted(options_.run_id)));
   }
   auto& all = found->checkpoints;
+  for (const CheckpointInfo& checkpoint : all) last_sequence_ = std::max(last_sequence_, checkpoint.sequence);
   if (!all.empty() && !IsOfModel(all.front(), options_.model)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Quoted(run_.path), " holds checkpoints of another model: ", Quoted(all.front().path), " has ",
@@ -188,12 +189,10 @@ absl::StatusOr<CheckpointReport> RunWriter::Save(const CheckpointRequest& reques
 
   const Stopwatch write;
   ABSL_RETURN_IF_ERROR(BeginRun());
-  int64_t last = 0;
-  for (const CheckpointInfo& checkpoint : run_.checkpoints) last = std::max(last, checkpoint.sequence);
   ABSL_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointWriter> writer,
                         CheckpointWriter::Create(file_system_, run_.path, limit,
                                                  {.step = request.step,
-                                                  .sequence = last + 1,
+                                                  .sequence = last_sequence_ + 1,
                                                   .run_id = run_.run_id,
                                                   .model = options_.model,
                                                   .world_size = world_size_,
@@ -209,6 +208,7 @@ absl::StatusOr<CheckpointReport> RunWriter::Save(const CheckpointRequest& reques
   const Stopwatch publish;
   absl::Status published = writer->Publish();
   if (!writer->is_published()) return published;
+  last_sequence_ = writer->info().sequence;
   run_.checkpoints.insert(run_.checkpoints.begin(), writer->info());
   if (published.ok()) published = PointLatestAt(file_system_, run_.path, NameOf(writer->info()));
   if (!published.ok()) {

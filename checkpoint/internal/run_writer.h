@@ -65,6 +65,8 @@ class RunWriter {
   const CheckpointManagerOptions options_;
   const int world_size_;
   RunDirectory run_;
+  // Of all that is there, of what Skip took out as well: who looks without reading the files still counts that.
+  int64_t last_sequence_ = 0;
   bool has_run_file_ = false;
   std::unique_ptr<FileLock> lock_;
   std::vector<std::string> warnings_;
