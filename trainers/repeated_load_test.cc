@@ -15,6 +15,7 @@
 #include "ATen/Context.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/randn_like.h"
+#include "absl/base/config.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,10 @@
 #include "cohort/trainers/make_optimizer.h"
 #include "gtest/gtest.h"
 #include "torch/optim/optimizer.h"
+
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
+#include <sanitizer/allocator_interface.h>
+#endif
 
 namespace cohort {
 namespace {
@@ -64,8 +69,12 @@ void Save(const std::string& path, const Training& run, const TrainingState& sta
 // How many more bytes are allocated after `function` was called 20 times more.
 int64_t GrowthOf(const std::function<void()>& function) {
   const auto in_use = [] {
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
+    return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());  // the C library's allocator is not used
+#else
     const struct mallinfo2 info = mallinfo2();
     return static_cast<int64_t>(info.uordblks + info.hblkhd);
+#endif
   };
   for (int i = 0; i < 3; ++i) function();
   const int64_t before = in_use();

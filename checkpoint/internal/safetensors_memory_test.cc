@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/functional/function_ref.h"
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
@@ -35,14 +36,8 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kBeyondFile = 64 * kMiB;
 
 // A sanitizer's allocator pads each block and keeps what is freed: then a test sees only that files are refused.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_MEMORY_SANITIZER)
 constexpr bool kIsMeasured = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-constexpr bool kIsMeasured = false;
-#else
-constexpr bool kIsMeasured = true;
-#endif
 #else
 constexpr bool kIsMeasured = true;
 #endif
