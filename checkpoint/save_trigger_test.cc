@@ -26,17 +26,22 @@ using ::absl_testing::StatusIs;
 using ::cohort::testing::RunRanks;
 using ::cohort::testing::ThreadGroup;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The steps from `first` to `last` after which a save is due.
+constexpr SaveDecision kGoOn = SaveDecision::kGoOn;
+constexpr SaveDecision kSave = SaveDecision::kSave;
+constexpr SaveDecision kSaveAndStop = SaveDecision::kSaveAndStop;
+
+// The steps from `first` to `last` after which a save is due, and no stop.
 std::vector<int64_t> StepsDue(SaveTrigger& trigger, int64_t first, int64_t last) {
   std::vector<int64_t> due;
   for (int64_t step = first; step <= last; ++step) {
-    const absl::StatusOr<bool> save = trigger.ShouldSave(step);
-    EXPECT_THAT(save, IsOk());
-    if (save.ok() && *save) due.push_back(step);
+    const absl::StatusOr<SaveDecision> decision = trigger.Decide(step);
+    EXPECT_THAT(decision, AnyOf(IsOkAndHolds(kGoOn), IsOkAndHolds(kSave)));
+    if (decision.ok() && *decision == kSave) due.push_back(step);
   }
   return due;
 }
@@ -62,57 +67,112 @@ TEST_F(SaveTriggerTest, EverySoManyStepsMeansTheStepsThatTheNumberDivides) {
   // A run that goes on keeps the rhythm of the one before.
   EXPECT_THAT(StepsDue(*Make({.every_steps = 5}), 8, 16), ElementsAre(10, 15));
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  EXPECT_THAT(Make({.every_steps = kMost})->ShouldSave(kMost), IsOkAndHolds(true));
+  EXPECT_THAT(Make({.every_steps = kMost})->Decide(kMost), IsOkAndHolds(kSave));
 }
 
 TEST_F(SaveTriggerTest, EverySoLongATimeBeginsWithTheTriggerAndThenAfterEachSave) {
   const auto trigger = Make({.every = absl::Minutes(30), .clock = [&] { return now_; }});
   now_ += absl::Minutes(30) - absl::Nanoseconds(1);
-  EXPECT_THAT(trigger->ShouldSave(1), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kGoOn));
   now_ += absl::Nanoseconds(1);
-  EXPECT_THAT(trigger->ShouldSave(2), IsOkAndHolds(true));
+  EXPECT_THAT(trigger->Decide(2), IsOkAndHolds(kSave));
   now_ += absl::Hours(5);  // that is how long the save took
-  EXPECT_THAT(trigger->ShouldSave(3), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(3), IsOkAndHolds(kGoOn));
   now_ += absl::Minutes(29);
-  EXPECT_THAT(trigger->ShouldSave(4), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(4), IsOkAndHolds(kGoOn));
   now_ += absl::Minutes(1);
-  EXPECT_THAT(trigger->ShouldSave(5), IsOkAndHolds(true));
+  EXPECT_THAT(trigger->Decide(5), IsOkAndHolds(kSave));
 }
 
 TEST_F(SaveTriggerTest, ASaveForOneReasonIsOneForTheOthersAsWell) {
   const auto trigger =
       Make({.every_steps = 10, .every = absl::Minutes(1), .signals = {SIGUSR1}, .clock = [&] { return now_; }});
-  EXPECT_THAT(trigger->ShouldSave(9), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(9), IsOkAndHolds(kGoOn));
   now_ += absl::Minutes(2);
   ASSERT_EQ(std::raise(SIGUSR1), 0);
-  EXPECT_THAT(trigger->ShouldSave(10), IsOkAndHolds(true));
-  EXPECT_THAT(trigger->ShouldSave(11), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(10), IsOkAndHolds(kSave));
+  EXPECT_THAT(trigger->Decide(11), IsOkAndHolds(kGoOn));
 }
 
 TEST_F(SaveTriggerTest, TheMachinesClockRuns) {
   const auto trigger = Make({.every = absl::Nanoseconds(1)});
-  EXPECT_THAT(trigger->ShouldSave(1), IsOkAndHolds(true));
-  EXPECT_THAT(Make({.every = absl::InfiniteDuration()})->ShouldSave(1), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kSave));
+  EXPECT_THAT(Make({.every = absl::InfiniteDuration()})->Decide(1), IsOkAndHolds(kGoOn));
 }
 
 TEST_F(SaveTriggerTest, ASignalIsOneSaveHoweverOftenItCame) {
   const auto trigger = Make({.signals = {SIGUSR1, SIGUSR2}});
-  EXPECT_THAT(trigger->ShouldSave(1), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kGoOn));
   ASSERT_EQ(std::raise(SIGUSR1), 0);
   ASSERT_EQ(std::raise(SIGUSR1), 0);
   ASSERT_EQ(std::raise(SIGUSR2), 0);
-  EXPECT_THAT(trigger->ShouldSave(2), IsOkAndHolds(true));
-  EXPECT_THAT(trigger->ShouldSave(3), IsOkAndHolds(false));
+  EXPECT_THAT(trigger->Decide(2), IsOkAndHolds(kSave));
+  EXPECT_THAT(trigger->Decide(3), IsOkAndHolds(kGoOn));
   ASSERT_EQ(std::raise(SIGUSR2), 0);
-  EXPECT_THAT(trigger->ShouldSave(4), IsOkAndHolds(true));
+  EXPECT_THAT(trigger->Decide(4), IsOkAndHolds(kSave));
 }
 
 TEST_F(SaveTriggerTest, ASignalThatCameToAnEarlierTriggerIsNotForALaterOne) {
   const auto first = Make({.signals = {SIGUSR1}});
   ASSERT_EQ(std::raise(SIGUSR1), 0);
   const auto second = Make({.signals = {SIGUSR1}});
-  EXPECT_THAT(second->ShouldSave(1), IsOkAndHolds(false));
-  EXPECT_THAT(first->ShouldSave(1), IsOkAndHolds(true));
+  EXPECT_THAT(second->Decide(1), IsOkAndHolds(kGoOn));
+  EXPECT_THAT(first->Decide(1), IsOkAndHolds(kSave));
+}
+
+TEST_F(SaveTriggerTest, AStopSignalIsOneSaveAndAStopForGood) {
+  const auto trigger = Make({.every_steps = 2, .signals = {SIGUSR2}, .stop_signals = {SIGTERM, SIGUSR1}});
+  EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kGoOn));
+  EXPECT_THAT(trigger->Decide(2), IsOkAndHolds(kSave));
+  ASSERT_EQ(std::raise(SIGUSR2), 0);
+  EXPECT_THAT(trigger->Decide(3), IsOkAndHolds(kSave));
+  ASSERT_EQ(std::raise(SIGUSR1), 0);
+  ASSERT_EQ(std::raise(SIGUSR2), 0);
+  ASSERT_EQ(std::raise(SIGTERM), 0);
+  EXPECT_THAT(trigger->Decide(4), IsOkAndHolds(kSaveAndStop));
+  ASSERT_EQ(std::raise(SIGTERM), 0);
+  EXPECT_THAT(trigger->Decide(5), IsOkAndHolds(kSaveAndStop));
+}
+
+TEST_F(SaveTriggerTest, AStopSignalDoesNotEndTheProcessOnceAStopIsDecided) {
+  {
+    const auto trigger = Make({.stop_signals = {SIGHUP}});
+    ASSERT_EQ(std::raise(SIGHUP), 0);
+    EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kSaveAndStop));
+  }
+  ASSERT_EQ(std::raise(SIGHUP), 0);
+}
+
+TEST_F(SaveTriggerTest, AStopSignalThatNobodyWasToldOfIsPutBack) {
+  Make({.signals = {SIGVTALRM}, .stop_signals = {SIGALRM}});
+  for (const int signal : {SIGVTALRM, SIGALRM}) {
+    EXPECT_EXIT(std::raise(signal), ::testing::KilledBySignal(signal), "");
+  }
+}
+
+TEST_F(SaveTriggerTest, SignalsAndTheClockAreAnsweredAfterTheStepsThatCheckEveryDivides) {
+  const auto trigger = Make({.every_steps = 7,
+                             .every = absl::Hours(1),
+                             .signals = {SIGUSR2},
+                             .stop_signals = {SIGTERM},
+                             .check_every = 5,
+                             .clock = [&] { return now_; }});
+  ASSERT_EQ(std::raise(SIGUSR2), 0);
+  EXPECT_THAT(StepsDue(*trigger, 1, 6), ElementsAre(5));
+  EXPECT_THAT(trigger->Decide(7), IsOkAndHolds(kSave));
+  EXPECT_THAT(trigger->Decide(8), IsOkAndHolds(kGoOn));
+  now_ += absl::Hours(1);
+  EXPECT_THAT(StepsDue(*trigger, 9, 13), ElementsAre(10));
+  ASSERT_EQ(std::raise(SIGTERM), 0);
+  // The steps are saved all the same, and what asked for less has been answered.
+  EXPECT_THAT(trigger->Decide(14), IsOkAndHolds(kSave));
+  EXPECT_THAT(trigger->Decide(15), IsOkAndHolds(kSaveAndStop));
+}
+
+TEST_F(SaveTriggerTest, WhatAskedBeforeASaveForTheStepsIsDoneByItBetweenTheChecksToo) {
+  const auto trigger = Make({.every_steps = 3, .signals = {SIGUSR2}, .check_every = 4});
+  ASSERT_EQ(std::raise(SIGUSR2), 0);
+  EXPECT_THAT(StepsDue(*trigger, 1, 8), ElementsAre(3, 6));
 }
 
 TEST_F(SaveTriggerTest, ImpossibleOptionsAreNamedWithTheirValue) {
@@ -122,12 +182,17 @@ TEST_F(SaveTriggerTest, ImpossibleOptionsAreNamedWithTheirValue) {
   };
   refused({.every_steps = 0}, "every_steps=0: must be at least 1");
   refused({.every_steps = std::numeric_limits<int64_t>::min()}, "every_steps=-9223372036854775808: must be at least 1");
+  refused({.check_every = 0}, "check_every=0: must be at least 1");
+  refused({.check_every = -3}, "check_every=-3: must be at least 1");
   refused({.every = absl::ZeroDuration()}, "every=0: must be more than 0");
   refused({.every = -absl::Seconds(5)}, "every=-5s: must be more than 0");
   refused({.signals = {SIGUSR1, SIGKILL}}, "signals=9: SIGKILL and SIGSTOP cannot be caught; SIGUSR1 (10)");
   refused({.signals = {SIGSEGV}}, "signals=11: a program cannot go on after SIGSEGV");
   refused({.signals = {0}}, "signals=0: is no signal");
   refused({.signals = {-1}}, "signals=-1: is no signal");
+  refused({.stop_signals = {SIGTERM, SIGSTOP}}, "stop_signals=19: SIGKILL and SIGSTOP cannot be caught");
+  refused({.signals = {SIGUSR2, SIGUSR1}, .stop_signals = {SIGTERM, SIGUSR1}},
+          "signals=10: is in stop_signals too; a signal is for one of them");
   refused({.signals = {NSIG}}, absl::StrCat("signals=", NSIG, ": is no signal"));
 }
 
@@ -191,6 +256,70 @@ TEST(SaveTriggerRanksTest, ASignalToOneRankIsASaveOnAll) {
   }
 }
 
+TEST(SaveTriggerRanksTest, AStopSignalToOneRankStopsAllAfterOneStep) {
+  for (const int asked : {0, 1, 2}) {
+    EXPECT_THAT(RunRanks(3,
+                         [&](ProcessGroup& group) {
+                           // Only the rank that is asked watches the signal that is raised.
+                           const int signal = group.rank() == asked ? SIGUSR1 : SIGWINCH;
+                           const auto trigger =
+                               *SaveTrigger::Create(&group, {.stop_signals = {signal}, .check_every = 10});
+                           EXPECT_THAT(StepsDue(*trigger, 1, 12), ElementsAre());
+                           if (group.rank() == asked) std::raise(SIGUSR1);
+                           EXPECT_THAT(StepsDue(*trigger, 13, 19), ElementsAre());
+                           EXPECT_THAT(trigger->Decide(20), IsOkAndHolds(kSaveAndStop));
+                           return group.Agree("afterwards", absl::OkStatus());
+                         }),
+                Each(IsOk()))
+        << asked;
+  }
+}
+
+// Agree tells the lowest rank's wish alone.
+TEST(SaveTriggerRanksTest, AStopIsNotHiddenByTheSaveThatALowerRankWants) {
+  for (const int stopped : {0, 1, 2}) {
+    EXPECT_THAT(RunRanks(3,
+                         [&](ProcessGroup& group) -> absl::Status {
+                           const bool is_stopped = group.rank() == stopped;
+                           const auto trigger =
+                               *SaveTrigger::Create(&group, {.signals = {is_stopped ? SIGWINCH : SIGUSR1},
+                                                             .stop_signals = {is_stopped ? SIGUSR2 : SIGURG}});
+                           std::raise(is_stopped ? SIGUSR2 : SIGUSR1);
+                           EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kSaveAndStop));
+                           return group.Agree("afterwards", absl::OkStatus());
+                         }),
+                Each(IsOk()))
+        << stopped;
+  }
+}
+
+TEST(SaveTriggerRanksTest, AStopIsHeardAfterAStepThatIsSavedAnyway) {
+  EXPECT_THAT(RunRanks(2,
+                       [](ProcessGroup& group) {
+                         const int signal = group.rank() == 1 ? SIGUSR1 : SIGWINCH;
+                         const auto trigger =
+                             *SaveTrigger::Create(&group, {.every_steps = 2, .stop_signals = {signal}});
+                         EXPECT_THAT(StepsDue(*trigger, 1, 3), ElementsAre(2));
+                         if (group.rank() == 1) std::raise(SIGUSR1);
+                         EXPECT_THAT(trigger->Decide(4), IsOkAndHolds(kSaveAndStop));
+                         return absl::OkStatus();
+                       }),
+              Each(IsOk()));
+}
+
+TEST(SaveTriggerRanksTest, BetweenTheChecksNoOtherRankIsNeeded) {
+  EXPECT_THAT(RunRanks(2,
+                       [](ProcessGroup& group) {
+                         if (group.is_main()) {
+                           const auto trigger = *SaveTrigger::Create(
+                               &group, {.every_steps = 4, .stop_signals = {SIGTERM}, .check_every = 10});
+                           EXPECT_THAT(StepsDue(*trigger, 1, 9), ElementsAre(4, 8));
+                         }
+                         return group.Agree("afterwards", absl::OkStatus());
+                       }),
+              Each(IsOk()));
+}
+
 TEST(SaveTriggerRanksTest, ASignalToAllRanksIsOneSave) {
   EXPECT_THAT(RunRanks(3,
                        [](ProcessGroup& group) -> absl::Status {
@@ -209,8 +338,8 @@ TEST(SaveTriggerRanksTest, ARankThatDiedIsAnErrorAndNoWish) {
   threads.KillAfter(/*rank=*/2, /*num_collectives=*/1);
   EXPECT_THAT(threads.Run([](ProcessGroup& group) {
     const auto trigger = *SaveTrigger::Create(&group, {.signals = {SIGUSR2}});
-    EXPECT_THAT(trigger->ShouldSave(1), IsOkAndHolds(false));
-    return trigger->ShouldSave(2).status();
+    EXPECT_THAT(trigger->Decide(1), IsOkAndHolds(kGoOn));
+    return trigger->Decide(2).status();
   }),
               ElementsAre(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 2 ")),
                           StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 2 ")),
@@ -221,7 +350,7 @@ TEST(SaveTriggerRanksTest, AnErrorOfAnotherOperationIsNoWish) {
   EXPECT_THAT(RunRanks(2,
                        [](ProcessGroup& group) {
                          const auto trigger = *SaveTrigger::Create(&group, {.signals = {SIGUSR2}});
-                         return group.is_main() ? trigger->ShouldSave(1).status()
+                         return group.is_main() ? trigger->Decide(1).status()
                                                 : group.Agree("else", absl::AbortedError("x"));
                        }),
               Each(StatusIs(absl::StatusCode::kFailedPrecondition)));
@@ -231,7 +360,7 @@ TEST(SaveTriggerRanksTest, RanksThatAskAfterDifferentStepsAreTold) {
   EXPECT_THAT(RunRanks(2,
                        [](ProcessGroup& group) {
                          const auto trigger = *SaveTrigger::Create(&group, {.every = absl::Nanoseconds(1)});
-                         return trigger->ShouldSave(7 + group.rank()).status();
+                         return trigger->Decide(7 + group.rank()).status();
                        }),
               Each(StatusIs(absl::StatusCode::kFailedPrecondition,
                             AllOf(HasSubstr("save after step 7"), HasSubstr("save after step 8")))));

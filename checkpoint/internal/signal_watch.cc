@@ -33,8 +33,8 @@ struct Installation {
 ABSL_CONST_INIT absl::Mutex mutex(absl::kConstInit);
 constinit Installation installations[NSIG] ABSL_GUARDED_BY(mutex) = {};
 
-absl::Status Refused(int signal, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("signals=", signal, ": ", why, "; SIGUSR1 (", SIGUSR1,
+absl::Status Refused(std::string_view option, int signal, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(option, "=", signal, ": ", why, "; SIGUSR1 (", SIGUSR1,
                                                  ") and SIGUSR2 (", SIGUSR2, ") are for this"));
 }
 
@@ -57,8 +57,8 @@ std::string_view WhyNot(int signal) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal) {
-  if (const std::string_view why = WhyNot(signal); !why.empty()) return Refused(signal, why);
+absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal, std::string_view option) {
+  if (const std::string_view why = WhyNot(signal); !why.empty()) return Refused(option, signal, why);
   const absl::MutexLock lock(mutex);
   Installation& installation = installations[signal];
   if (installation.num_watches == 0) {
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Start(int signal) {
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     // The C library keeps some for itself.
-    if (sigaction(signal, &action, &installation.before) != 0) return Refused(signal, "cannot be caught");
+    if (sigaction(signal, &action, &installation.before) != 0) return Refused(option, signal, "cannot be caught");
   }
   ++installation.num_watches;
   return absl::WrapUnique(new SignalWatch(signal));
@@ -77,6 +77,7 @@ SignalWatch::SignalWatch(int signal)
     : signal_(signal), seen_(arrivals[signal].load(std::memory_order_relaxed)), forgotten_(seen_) {}
 
 SignalWatch::~SignalWatch() {
+  if (is_left_) return;  // and remains counted
   const absl::MutexLock lock(mutex);
   Installation& installation = installations[signal_];
   if (--installation.num_watches > 0) return;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -19,12 +20,15 @@ namespace cohort::internal {
 // A watch belongs to one thread; different ones may live in different threads.
 class SignalWatch {
  public:
-  // Errors: InvalidArgument, "signals=N: ...", if N is no signal, or one that cannot be caught or gone on after.
-  static absl::StatusOr<std::unique_ptr<SignalWatch>> Start(int signal);
+  // Errors: InvalidArgument, "OPTION=N: ...", if N is no signal, or one that cannot be caught or gone on after.
+  static absl::StatusOr<std::unique_ptr<SignalWatch>> Start(int signal, std::string_view option = "signals");
 
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
+
+  // The handler stays when this watch goes, until the process ends.
+  void LeaveInPlace() { is_left_ = true; }
 
   // Whether the signal has come since Start or since the last Look before the last Forget.
   bool Look();
@@ -36,6 +40,7 @@ class SignalWatch {
 
   const int signal_;
   uint32_t seen_, forgotten_;  // counts of arrivals
+  bool is_left_ = false;
 };
 
 }  // namespace cohort::internal

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using ::absl_testing::IsOk;
 using ::absl_testing::StatusIs;
+using ::testing::StartsWith;
 
 std::unique_ptr<SignalWatch> Watch(int signal) {
   absl::StatusOr<std::unique_ptr<SignalWatch>> watch = SignalWatch::Start(signal);
@@ -87,6 +89,16 @@ TEST(SignalWatchTest, AHandlerThatSomebodyElseHasInstalledMeanwhileStays) {
   ASSERT_NE(signal(SIGUSR1, SIG_DFL), SIG_ERR);
 }
 
+TEST(SignalWatchTest, AWatchThatIsLeftInPlaceKeepsTheSignalFromDoingWhatItDid) {
+  ASSERT_EQ(ActionOf(SIGHUP).sa_handler, SIG_DFL);
+  Watch(SIGHUP)->LeaveInPlace();
+  EXPECT_NE(ActionOf(SIGHUP).sa_handler, SIG_DFL);
+  ASSERT_EQ(raise(SIGHUP), 0);
+  // Later ones do not put it back either.
+  Watch(SIGHUP);
+  ASSERT_EQ(raise(SIGHUP), 0);
+}
+
 TEST(SignalWatchTest, OtherSignalsAreLeftAlone) {
   // Some may have handlers: the sanitizers'.
   const auto actions = [] {
@@ -105,7 +117,8 @@ TEST(SignalWatchTest, OtherSignalsAreLeftAlone) {
 
 TEST(SignalWatchTest, WhatIsNoSignalOrNotToBeCaughtIsRefused) {
   for (const int signal : {0, -1, NSIG, SIGKILL, SIGSTOP, SIGSEGV, SIGABRT, 32 /* the C library's */}) {
-    EXPECT_THAT(SignalWatch::Start(signal), StatusIs(absl::StatusCode::kInvalidArgument)) << signal;
+    EXPECT_THAT(SignalWatch::Start(signal, "the_option"),
+                StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(absl::StrCat("the_option=", signal, ": "))));
   }
 }
 
