@@ -66,6 +66,12 @@ ProcessGroup::~ProcessGroup() = default;
 
 std::string_view ProcessGroup::backend_name() const { return backend_ == nullptr ? "none" : backend_->name(); }
 
+absl::Status ProcessGroup::Abort(const absl::Status& why) {
+  ABSL_CHECK(!why.ok()) << "Abort needs an error";
+  if (backend_ != nullptr) return backend_->Abort(why);
+  return absl::Status(why.code(), absl::StrCat("rank 0: ", why.message()));
+}
+
 absl::Status ProcessGroup::Barrier() {
   if (has_left_) return HasLeft();
   return backend_ == nullptr ? absl::OkStatus() : backend_->Barrier(options_.timeout);

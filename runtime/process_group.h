@@ -92,6 +92,15 @@ class ProcessGroup final {
   std::string_view backend_name() const;
   absl::Duration timeout() const { return options_.timeout; }
 
+  // Tells the other ranks that this one cannot go on: `why`, which is not OK, poisons the group. Each rank's current or
+  // next collective returns it at once, as "rank K: TEXT", instead of waiting for a rank that will not come. For what
+  // goes wrong on one rank between collectives: its data cannot be read, its model threw. Where all ranks come anyway,
+  // Agree tells them as well and leaves the group usable.
+  //
+  // Returns what the others get, or what has poisoned the group before. In a world of one nobody waits: returns
+  // "rank 0: TEXT", and the group stays as it is. Waits for rank 0's answer, at most 2.5 s.
+  absl::Status Abort(const absl::Status& why);
+
   // The seam to the tensor collectives; null in a world of one. Not for users.
   internal::Backend* absl_nullable backend() { return backend_.get(); }
 

@@ -202,6 +202,20 @@ TEST(ProcessGroupTest, TheTimeoutOfACallCountsInsteadOfTheGroups) {
   EXPECT_THAT(outcomes[0], StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("Agree \"step\" waited ")));
 }
 
+TEST(ProcessGroupTest, AnAbortIsTheErrorOfTheOthersAndOfWhatTheAborterDoesNext) {
+  std::vector<absl::Status> outcomes = RunTwo([](ProcessGroup& group) {
+    return group.is_main() ? group.Agree("step", absl::OkStatus()) : group.Abort(absl::DataLossError("no batch"));
+  });
+  EXPECT_THAT(outcomes, Each(StatusIs(absl::StatusCode::kDataLoss, "rank 1: no batch")));
+}
+
+TEST(ProcessGroupTest, AnAbortInAWorldOfOneOnlyReturnsTheError) {
+  std::unique_ptr<ProcessGroup> group = ProcessGroup::WorldOfOne();
+  EXPECT_THAT(group->Abort(absl::DataLossError("no batch")),
+              StatusIs(absl::StatusCode::kDataLoss, "rank 0: no batch"));
+  EXPECT_THAT(group->Barrier(), IsOk());
+}
+
 TEST(ProcessGroupTest, AGroupThatIsDroppedHasLeft) {
   std::vector<absl::Status> outcomes = RunTwo(
       [](ProcessGroup& group) { return group.rank() == 1 ? absl::OkStatus() : group.Agree("step", absl::OkStatus()); });

@@ -63,6 +63,10 @@ class Backend {
   // it ran out of time. Asks the control plane for the cause that all ranks will hear (who died, who is missing, who is
   // in which other operation), poisons the group with it, and returns it.
   virtual absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) = 0;
+
+  // Poisons the group with `why`, an error of this rank alone, and returns what all ranks hear. Thread-safe. See
+  // ProcessGroup::Abort.
+  virtual absl::Status Abort(const absl::Status& why) = 0;
 };
 
 }  // namespace cohort::internal

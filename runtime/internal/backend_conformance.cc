@@ -204,6 +204,21 @@ absl::Status NamesWhoDiedBefore(Rank& self, int victim, Operation operation) {
   return ExpectUnusable(self.group, absl::StatusCode::kUnavailable, RankName(victim));
 }
 
+absl::Status HearsWhoAborts(Rank& self, int aborter, Operation operation) {
+  ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
+  const std::string text = absl::StrCat("rank ", aborter, ": no more data");
+  absl::Status status;
+  if (self.group.rank() == aborter) {
+    ABSL_RETURN_IF_ERROR(self.evidence.Await("waiting", self.group.world_size() - 1));
+    status = self.group.Abort(absl::DataLossError("no more data"));
+  } else {
+    self.evidence.Note("waiting");
+    status = operation(self.group);
+  }
+  ABSL_RETURN_IF_ERROR(ExpectError(status, absl::StatusCode::kDataLoss, {text}));
+  return ExpectUnusable(self.group, absl::StatusCode::kDataLoss, text);
+}
+
 absl::Status NamesTheFrozen(Rank& self, int victim, Operation operation) {
   // It must be able to fail by its deadline alone; that it works is another check.
   if (self.group.rank() == victim) self.freeze();
@@ -351,6 +366,7 @@ std::vector<ConformanceCheck> ConformanceChecks() {
     };
     AddForEach(checks, {"ADeathIsNamedWhileOthersWait" + of, 3, kLong, {rank}, nullptr}, bind(NamesTheDead));
     AddForEach(checks, {"ADeathIsNamedAfterwards" + of, 3, kLong, {rank}, nullptr}, bind(NamesWhoDiedBefore));
+    AddForEach(checks, {"AnAbortIsHeardAtOnce" + of, 3, kLong, {}, nullptr}, bind(HearsWhoAborts));
     AddForEach(checks, {"AFreezeIsNamedAtTheDeadline" + of, 3, kShort, {rank}, nullptr}, bind(NamesTheFrozen));
     AddForEach(checks, {"AnAbsenceIsNamedAtTheDeadline" + of, 3, kShort, {}, nullptr}, bind(NamesTheAbsent));
     AddForEach(checks, {"LeavingWithoutShutdownIsNamed" + of, 3, kLong, {}, nullptr}, bind(MissesWhoForgotToLeave));

@@ -80,6 +80,7 @@ class FlawedBackend : public Backend {
   absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) override {
     return sound_->Explain(name, error, waited);
   }
+  absl::Status Abort(const absl::Status& why) override { return sound_->Abort(why); }
 
  protected:
   Backend& sound() { return *sound_; }
@@ -164,6 +165,15 @@ class FailureIsForgotten : public FlawedBackend {
   }
 };
 
+class AbortThatNobodyHears : public FlawedBackend {
+ public:
+  using FlawedBackend::FlawedBackend;
+  absl::Status Abort(const absl::Status& why) override {
+    sound().Leave(absl::ZeroDuration()).IgnoreError();
+    return why;
+  }
+};
+
 // Ends the thread of a rank that has died.
 struct Gone {};
 
@@ -230,6 +240,10 @@ TEST(BackendConformanceTest, FindsAMainRankThatDoesNotWaitToLeave) {
 TEST(BackendConformanceTest, FindsADeathThatIsTakenForSlowness) {
   EXPECT_THAT(OutcomesWith<DeathIsTakenForSlowness>("ADeathIsNamedWhileOthersWaitOfRank2InBarrier"),
               Finds("DEADLINE_EXCEEDED"));
+}
+
+TEST(BackendConformanceTest, FindsAnAbortThatNobodyHears) {
+  EXPECT_THAT(OutcomesWith<AbortThatNobodyHears>("AnAbortIsHeardAtOnceOfRank2InAgree"), Finds("has left"));
 }
 
 TEST(BackendConformanceTest, FindsAFailureThatIsForgotten) {

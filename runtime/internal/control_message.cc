@@ -144,9 +144,11 @@ void VisitFields(Message& m, Coder& coder) {
     code(m.cause);
   } else if constexpr (std::is_same_v<T, WhereAreYou>) {
     code(m.inquiry);
-  } else {
-    static_assert(std::is_same_v<T, Farewell>);
+  } else if constexpr (std::is_same_v<T, Farewell>) {
     code(m.status);
+  } else {
+    static_assert(std::is_same_v<T, Abort>);
+    code(m.why);
   }
 }
 

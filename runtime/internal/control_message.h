@@ -50,6 +50,11 @@ struct Here {
   std::string operation;  // empty: in none
 };
 
+// The rank cannot go on, for a reason of its own, and nobody is to wait for it. It waits to be told so, by a Poison.
+struct Abort {
+  absl::Status why;  // not OK
+};
+
 // The rank will start no further operation. It waits at most `timeout` for its Farewell.
 struct Goodbye {
   absl::Duration timeout;
@@ -80,7 +85,8 @@ struct Farewell {
 };
 
 // The order is that of the wire: append only.
-using ControlMessage = std::variant<Hello, Arrive, Report, Here, Goodbye, Outcome, Poison, WhereAreYou, Farewell>;
+using ControlMessage =
+    std::variant<Hello, Arrive, Report, Here, Goodbye, Outcome, Poison, WhereAreYou, Farewell, Abort>;
 
 // Most bytes of an operation, an error's text, a token and so on. Longer error texts are cut when they are encoded.
 inline constexpr size_t kMaxTextBytes = size_t{16} << 10;

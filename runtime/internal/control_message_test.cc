@@ -43,6 +43,7 @@ std::vector<ControlMessage> Samples() {
       Poison{.cause = absl::DeadlineExceededError("rank 3")},
       WhereAreYou{.inquiry = 5},
       Farewell{.status = absl::OkStatus()},
+      Abort{.why = absl::DataLossError("no batch")},
   };
 }
 
@@ -164,7 +165,7 @@ TEST(FrameParserTest, WhatIsNotAFrameIsRefusedByItsHeader) {
   EXPECT_THAT(Parse("GET / HTTP/1.1\r\n"), refused);
   EXPECT_THAT(Parse(WithByte(frame, 0, 'C')), refused);
   EXPECT_THAT(Parse(WithByte(frame, 2, 2)), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("version 1")));
-  EXPECT_THAT(Parse(WithByte(frame, 3, 9)), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unknown kind")));
+  EXPECT_THAT(Parse(WithByte(frame, 3, std::variant_size_v<ControlMessage>)), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unknown kind")));
   EXPECT_THAT(Parse(WithByte(frame, 3, 255)), refused);
 }
 

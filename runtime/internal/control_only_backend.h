@@ -42,6 +42,8 @@ class ControlOnlyBackend final : public Backend {
     return control_plane_->Explain(name, error, waited);
   }
 
+  absl::Status Abort(const absl::Status& why) override { return control_plane_->Abort(why); }
+
  private:
   const std::string_view name_;
   const std::unique_ptr<ControlPlane> control_plane_;

@@ -110,6 +110,18 @@ absl::Status ControlPlane::Explain(std::string_view name, const absl::Status& er
   return MeetPoison();
 }
 
+absl::Status ControlPlane::Abort(const absl::Status& why) {
+  link_->Send(internal::Abort{.why = why});
+  {
+    absl::MutexLock lock(mutex_);
+    if (has_left_) return absl::FailedPreconditionError("this rank has left the group by Shutdown");
+    auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return IsPoisoned(); };
+    mutex_.AwaitWithTimeout(absl::Condition(&over), kCoordinatorGrace);
+  }
+  SetPoison(absl::Status(why.code(), absl::StrCat(why.message(), "; and rank 0 does not answer")));
+  return MeetPoison();
+}
+
 absl::Status ControlPlane::EnterData(std::string_view name) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Enter(absl::StrCat(name, " (data operation ", num_data_operations_ + 1, ")")));

@@ -79,6 +79,9 @@ class ControlPlane final : private ControlLink::Listener {
 
   // ---- Local ----
 
+  // See Backend.
+  absl::Status Abort(const absl::Status& why);
+
   // What has poisoned the group; OK while nothing has. Returning it here does not count as having met it.
   absl::Status first_error() const;
 

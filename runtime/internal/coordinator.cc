@@ -94,6 +94,7 @@ absl::Status Coordinator::Handle(int rank, ControlMessage message, SteadyTime no
   if (ranks_[rank].presence != Presence::kPresent) return absl::OkStatus();
   return std::visit(absl::Overload([&](Arrive& m) { return HandleArrive(rank, std::move(m), now); },
                                    [&](Report& m) { return HandleReport(rank, std::move(m), now), absl::OkStatus(); },
+                                   [&](Abort& m) { return HandleAbort(rank, m); },
                                    [&](Here& m) { return HandleHere(rank, m), absl::OkStatus(); },
                                    [&](Goodbye& m) { return HandleGoodbye(rank, m, now), absl::OkStatus(); },
                                    [&](auto&) {
@@ -195,6 +196,12 @@ void Coordinator::HandleReport(int rank, Report message, SteadyTime now) {
   }
   StartInquiry(message.operation, message.waited, std::move(broken), now);
   SetPosition(rank, std::move(message.operation));
+}
+
+absl::Status Coordinator::HandleAbort(int rank, const Abort& message) {
+  if (message.why.ok()) return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " aborts without an error"));
+  Fail(absl::Status(message.why.code(), absl::StrCat("rank ", rank, ": ", message.why.message())));
+  return absl::OkStatus();
 }
 
 void Coordinator::HandleHere(int rank, const Here& message) {

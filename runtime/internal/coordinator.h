@@ -97,6 +97,7 @@ class Coordinator {
 
   absl::Status HandleArrive(int rank, Arrive message, SteadyTime now);
   void HandleReport(int rank, Report message, SteadyTime now);
+  absl::Status HandleAbort(int rank, const Abort& message);
   void HandleHere(int rank, const Here& message);
   void HandleGoodbye(int rank, const Goodbye& message, SteadyTime now);
 

@@ -386,6 +386,21 @@ TEST_F(CoordinatorTest, AFailureWithoutADeathIsQuotedToAll) {
   }
 }
 
+TEST_F(CoordinatorTest, AnAbortIsTheCauseAtOnceWhateverTheRanksAreIn) {
+  Start(3);
+  Arrive(0, "Agree \"x\"");
+  EXPECT_THAT(Say(1, Abort{.why = absl::DataLossError("no batch")}), IsOk());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(PoisonOf(rank), StatusIs(absl::StatusCode::kDataLoss, "rank 1: no batch"));
+  }
+}
+
+TEST_F(CoordinatorTest, AnAbortWithoutAnErrorIsRefused) {
+  Start(2);
+  EXPECT_THAT(Say(1, Abort{}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(PoisonOf(0), IsOk());
+}
+
 TEST_F(CoordinatorTest, ADataOperationOutOfTimeNamesWhoIsMissing) {
   Start(4);
   Report report{.operation = kBarrier, .error = absl::DeadlineExceededError("gloo"), .waited = absl::Seconds(7)};

@@ -23,11 +23,13 @@
 #include "c10/core/Device.h"
 #include "c10/util/intrusive_ptr.h"
 #include "cohort/runtime/internal/backend.h"
+#include "cohort/runtime/internal/breakable_backend.h"
 #include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/steady_time.h"
 
 namespace c10d {
 class Backend;
+class ProcessGroup;
 class Work;
 }  // namespace c10d
 
@@ -62,12 +64,14 @@ class OperationWait {
 class TorchBackend : public Backend {
  public:
   explicit TorchBackend(absl_nonnull std::unique_ptr<ControlPlane> control);
+  ~TorchBackend() override;
 
   absl::StatusOr<std::vector<std::string>> Meet(Arrival arrival) final { return control_->Meet(std::move(arrival)); }
   absl::Status Leave(absl::Duration timeout) final { return control_->Leave(timeout); }
   absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) final {
     return control_->Explain(name, error, waited);
   }
+  absl::Status Abort(const absl::Status& why) final { return control_->Abort(why); }
 
   // Where the tensors of its collectives must be.
   virtual c10::Device device() const = 0;
@@ -80,6 +84,15 @@ class TorchBackend : public Backend {
   // exception too, is explained and poisons the group.
   absl::Status Run(std::string_view name, absl::Duration timeout,
                    absl::FunctionRef<absl::Status(SteadyTime deadline)> function);
+
+  // As Run, for a function that runs the user's code in between: an error that no data operation has caused is this
+  // rank's own. All ranks then get it as it is (Abort), and it is not looked for among the others.
+  absl::Status RunUserCode(std::string_view name, absl::Duration timeout,
+                           absl::FunctionRef<absl::Status(SteadyTime deadline)> function);
+
+  // LibTorch's group over torch_backend(), for code of LibTorch's that starts operations and waits for them itself. Its
+  // waits end when the group is poisoned. To be used in a function that RunUserCode calls.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& torch_group();
 
   // Waits until `work` is over; device work is ordered as Work::wait would. May throw what LibTorch throws.
   //
@@ -99,8 +112,15 @@ class TorchBackend : public Backend {
   ControlPlane& control() { return *control_; }
 
  private:
+  // Calls `function` as a data operation, and turns its exceptions into a Status. `fail` says what becomes of that.
+  absl::Status RunData(std::string_view name, absl::Duration timeout,
+                       absl::FunctionRef<absl::Status(SteadyTime deadline)> function,
+                       absl::FunctionRef<absl::Status(const absl::Status& status, absl::Duration waited)> fail);
+
   const std::shared_ptr<OperationWait> wait_;
-  // After wait_, which its handler reaches.
+  const std::shared_ptr<OpenOperations> open_operations_;
+  c10::intrusive_ptr<c10d::ProcessGroup> torch_group_;  // null until it is asked for
+  // After what its handler reaches.
   const std::unique_ptr<ControlPlane> control_;
 };
 

@@ -45,6 +45,7 @@ class ThreadGroup::ScriptedBackend final : public internal::Backend {
   absl::Status Explain(std::string_view name, const absl::Status& error, absl::Duration waited) override {
     return backend_->Explain(name, error, waited);
   }
+  absl::Status Abort(const absl::Status& why) override { return backend_->Abort(why); }
 
  private:
   ThreadGroup& threads_;

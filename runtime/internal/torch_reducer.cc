@@ -1,0 +1,214 @@
+// The calls, their order and their arguments are those of Python's torch/nn/parallel/distributed.py of LibTorch 2.14: both
+// languages drive the same Reducer, and ranks of both must start the same operations in the same order.
+
+#include "cohort/runtime/internal/torch_reducer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "ATen/ATen.h"
+#include "ATen/core/ivalue.h"
+#include "c10/core/GradMode.h"
+#include "c10/util/intrusive_ptr.h"
+#include "torch/csrc/autograd/custom_function.h"
+#include "torch/csrc/autograd/engine.h"
+#include "torch/csrc/autograd/function.h"
+#include "torch/csrc/autograd/variable.h"
+#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
+#include "torch/csrc/distributed/c10d/comm.hpp"
+#include "torch/csrc/distributed/c10d/reducer.hpp"
+
+namespace cohort::internal {
+namespace {
+
+using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+// Python's broadcast_bucket_size.
+constexpr size_t kBroadcastBytes = size_t{250} << 20;
+
+std::vector<at::Tensor> TensorsOf(const std::vector<ReducedParameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const ReducedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+std::vector<bool> SparseOnes(const std::vector<ReducedParameter>& parameters) {
+  std::vector<bool> sparse;
+  for (const ReducedParameter& parameter : parameters) sparse.push_back(parameter.has_sparse_gradient);
+  return sparse;
+}
+
+// Lets gradients travel as Half or BFloat16: half the bytes, and three digits.
+class CompressHook final : public c10d::CppCommHookInterface<GroupPtr> {
+ public:
+  CompressHook(const GroupPtr& group, c10::ScalarType type) : CppCommHookInterface(group), type_(type) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    // Divided first: a sum over many ranks may be too large for Half.
+    std::vector<at::Tensor> compressed = {bucket.getBuffer().to(type_).div_(state_->getSize())};
+    const auto sum = state_->allreduce(compressed)->getFuture();
+    return sum->then(
+        [buffer = bucket.getBuffer(), result = compressed[0]](c10::ivalue::Future& future) {
+          if (future.hasError()) std::rethrow_exception(future.exception_ptr());
+          buffer.copy_(result);
+          return c10::IValue(buffer);
+        },
+        c10::TensorType::get());
+  }
+
+ private:
+  const c10::ScalarType type_;
+};
+
+}  // namespace
+
+// Whether backward is over is in a protected member.
+class TorchReducer::OpenReducer : public c10d::Reducer {
+ public:
+  using Reducer::Reducer;
+  bool expects_gradients() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return expect_autograd_hooks_;
+  }
+};
+
+// The first backward of a static graph only counts how often each gradient comes, and all are averaged at its end.
+struct TorchReducer::StaticGraph {
+  std::weak_ptr<OpenReducer> reducer;
+  bool has_been_counted = false;
+};
+
+namespace {
+
+// Passes tensors on. In backward: leaves gradients undefined that are, so that a parameter behind an unused output counts
+// as unused; and asks for the averaging at the end of a static graph's first backward.
+template <typename State>
+struct Watch : torch::autograd::Function<Watch<State>> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                torch::autograd::variable_list outputs, std::shared_ptr<State> state) {
+    context->set_materialize_grads(false);
+    if (state != nullptr) context->saved_data["state"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(state));
+    for (at::Tensor& output : outputs) output = output.clone();
+    return outputs;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto held = context->saved_data.find("state");
+    if (held != context->saved_data.end()) {
+      const std::shared_ptr<State> state = c10::static_intrusive_pointer_cast<Holder>(held->second.toCapsule())->state;
+      if (!std::exchange(state->has_been_counted, true)) {
+        torch::autograd::Engine::get_default_engine().queue_callback([state] {
+          if (const auto reducer = state->reducer.lock()) reducer->delay_all_reduce();
+        });
+      }
+    }
+    gradients.emplace_back();  // none for `state`
+    return gradients;
+  }
+
+  struct Holder : torch::CustomClassHolder {
+    explicit Holder(std::shared_ptr<State> held) : state(std::move(held)) {}
+    const std::shared_ptr<State> state;
+  };
+};
+
+}  // namespace
+
+void BroadcastFromMain(const GroupPtr& group, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> detached;
+  for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());
+  c10d::broadcast_coalesced(group, detached, kBroadcastBytes, 0);
+}
+
+void VerifyAcrossRanks(const GroupPtr& group, const std::vector<ReducedParameter>& parameters) {
+  c10d::verify_params_across_processes(group, TensorsOf(parameters), std::nullopt);
+}
+
+TorchReducer::TorchReducer(const GroupPtr& group, std::vector<ReducedParameter> parameters,
+                           const ReducerOptions& options)
+    : parameters_(std::move(parameters)), options_(options) {
+  const std::vector<at::Tensor> tensors = TensorsOf(parameters_);
+  const std::vector<bool> sparse = SparseOnes(parameters_);
+  const auto first = static_cast<size_t>(options.first_bucket_bytes), later = static_cast<size_t>(options.bucket_bytes);
+  // Before the first backward nobody knows in which order gradients come; then the buckets are made anew, unless unused
+  // parameters are looked for.
+  const bool will_rebuild = options.static_graph || !options.find_unused_parameters;
+  const std::vector<size_t> limits =
+      will_rebuild ? std::vector<size_t>{std::numeric_limits<int64_t>::max()} : std::vector<size_t>{first, later};
+  std::vector<std::vector<size_t>> buckets =
+      std::get<0>(c10d::compute_bucket_assignment_by_size(tensors, limits, sparse));
+  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < parameters_.size(); ++i) names.emplace(i, parameters_[i].name);
+  reducer_ = std::make_shared<OpenReducer>(tensors, std::move(buckets), group, sparse, options.bucket_bytes,
+                                           options.find_unused_parameters, options.gradient_as_bucket_view,
+                                           std::move(names), options.first_bucket_bytes,
+                                           /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                           /*bucket_bytes_cap_list=*/std::vector<int64_t>());
+  if (options.compress_to.has_value()) {
+    reducer_->register_comm_hook(std::make_unique<CompressHook>(group, *options.compress_to));
+  }
+  if (options.static_graph) {
+    reducer_->set_static_graph();
+    static_graph_ = std::make_shared<StaticGraph>();
+    static_graph_->reducer = reducer_;
+  }
+}
+
+TorchReducer::~TorchReducer() = default;
+
+void TorchReducer::BeforeForward(bool is_synchronized) {
+  if (!c10::GradMode::is_enabled()) return;
+  if (is_synchronized) reducer_->prepare_for_forward();
+  reducer_->rebuild_buckets();
+}
+
+void TorchReducer::AfterForward(bool is_synchronized, std::vector<at::Tensor*> outputs) {
+  const bool finds_unused = options_.find_unused_parameters && !options_.static_graph;
+  if (is_synchronized && c10::GradMode::is_enabled()) {
+    std::vector<at::Tensor> found;
+    if (finds_unused) {
+      for (const at::Tensor* output : outputs) found.push_back(*output);
+    }
+    reducer_->prepare_for_backward(found);
+  }
+  const bool counts = static_graph_ != nullptr && !static_graph_->has_been_counted;
+  if (!finds_unused && !counts) return;
+  std::erase_if(outputs, [](const at::Tensor* output) { return !output->grad_fn(); });
+  if (outputs.empty()) return;
+  torch::autograd::variable_list plain;
+  for (const at::Tensor* output : outputs) plain.push_back(*output);
+  const auto watched = Watch<StaticGraph>::apply(plain, counts ? static_graph_ : nullptr);
+  for (size_t i = 0; i < outputs.size(); ++i) *outputs[i] = watched[i];
+}
+
+bool TorchReducer::is_finished() const { return !reducer_->expects_gradients(); }
+
+std::vector<std::string> TorchReducer::Unreached(const at::Tensor& loss) const {
+  std::unordered_set<const torch::autograd::Node*> seen;
+  std::vector<const torch::autograd::Node*> open = {loss.grad_fn().get()};
+  while (!open.empty()) {
+    const torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+  }
+  std::vector<std::string> names;
+  for (const ReducedParameter& parameter : parameters_) {
+    if (!seen.contains(torch::autograd::impl::grad_accumulator(parameter.tensor).get()))
+      names.push_back(parameter.name);
+  }
+  return names;
+}
+
+}  // namespace cohort::internal

@@ -1,0 +1,139 @@
+#include "cohort/runtime/internal/wrapped_parameters.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/base/const_init.h"
+#include "absl/base/no_destructor.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "c10/core/Device.h"
+#include "cohort/runtime/internal/torch_reducer.h"
+#include "torch/nn/module.h"
+#include "torch/nn/modules/embedding.h"
+
+namespace cohort::internal {
+namespace {
+
+using TensorKey = const void*;
+
+TensorKey KeyOf(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+
+// The reduced parameters of all living WrappedParameters in this process.
+absl::Mutex wrapped_mutex(absl::kConstInit);
+std::unordered_set<TensorKey>& Wrapped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(wrapped_mutex) {
+  static absl::NoDestructor<std::unordered_set<TensorKey>> wrapped;
+  return *wrapped;
+}
+
+// The weights whose gradients are sparse tensors.
+std::unordered_set<TensorKey> SparseWeights(const torch::nn::Module& module) {
+  std::unordered_set<TensorKey> weights;
+  const auto look = [&](const torch::nn::Module& part) {
+    if (const auto* embedding = part.as<torch::nn::EmbeddingImpl>();
+        embedding != nullptr && embedding->options.sparse()) {
+      weights.insert(KeyOf(embedding->weight));
+    }
+    if (const auto* bag = part.as<torch::nn::EmbeddingBagImpl>(); bag != nullptr && bag->options.sparse()) {
+      weights.insert(KeyOf(bag->weight));
+    }
+  };
+  module.apply(look);
+  return weights;
+}
+
+std::string Described(std::string_view kind, std::string_view name, const at::Tensor& tensor) {
+  if (!tensor.defined()) return absl::StrCat(kind, " ", name, " undefined");
+  return absl::StrCat(
+      kind, " ", name, " ", c10::toString(tensor.scalar_type()), "[", absl::StrJoin(tensor.sizes(), ", "), "]",
+      tensor.requires_grad() ? "" : " without gradient",
+      tensor.is_contiguous() ? "" : absl::StrCat(" with strides ", absl::StrJoin(tensor.strides(), ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const torch::nn::Module& module,
+                                                                           c10::Device device) {
+  auto taken = absl::WrapUnique(new WrappedParameters());
+  std::unordered_set<TensorKey> seen;
+  const std::unordered_set<TensorKey> sparse = SparseWeights(module);
+  std::vector<ReducedParameter> reduced;
+  const auto parameters = module.named_parameters();
+  for (const auto& parameter : parameters) {
+    const std::string& name = parameter.key();
+    const at::Tensor& tensor = parameter.value();
+    if (!tensor.defined()) return absl::InvalidArgumentError(absl::StrCat("parameter ", name, " is undefined"));
+    if (tensor.device() != device) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter ", name, " is on ", tensor.device().str(),
+                                                     " and must be on ", device.str(),
+                                                     ": module->to(TensorDevice(group))"));
+    }
+    taken->entries_.push_back({.name = name, .tensor = tensor, .needs_gradient = tensor.requires_grad()});
+    if (!tensor.requires_grad() || !seen.insert(KeyOf(tensor)).second) continue;
+    reduced.push_back({.name = name, .tensor = tensor, .has_sparse_gradient = sparse.contains(KeyOf(tensor))});
+  }
+  if (reduced.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("module ", module.name(), " has ", parameters.size(),
+                     " parameters, and none that needs a gradient: there is nothing to average"));
+  }
+  absl::MutexLock lock(wrapped_mutex);
+  for (const ReducedParameter& parameter : reduced) {
+    if (Wrapped().contains(KeyOf(parameter.tensor))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter ", parameter.name, " is in a DistributedDataParallel already"));
+    }
+  }
+  for (const ReducedParameter& parameter : reduced) Wrapped().insert(KeyOf(parameter.tensor));
+  taken->reduced_ = std::move(reduced);
+  return taken;
+}
+
+WrappedParameters::~WrappedParameters() {
+  absl::MutexLock lock(wrapped_mutex);
+  for (const ReducedParameter& parameter : reduced_) Wrapped().erase(KeyOf(parameter.tensor));
+}
+
+std::string WrappedParameters::Describe(const torch::nn::Module& module) {
+  std::vector<std::string> lines;
+  const auto parameters = module.named_parameters();
+  for (const auto& parameter : parameters) lines.push_back(Described("parameter", parameter.key(), parameter.value()));
+  const auto buffers = module.named_buffers();
+  for (const auto& buffer : buffers) lines.push_back(Described("buffer", buffer.key(), buffer.value()));
+  return absl::StrJoin(lines, "\n");
+}
+
+absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) const {
+  // Without names, which cost more than all else that a small model does in a step.
+  const std::vector<at::Tensor> now = module.parameters();
+  const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
+    return KeyOf(then.tensor) == KeyOf(tensor) && then.needs_gradient == tensor.requires_grad();
+  };
+  const auto [then, differs] = std::mismatch(entries_.begin(), entries_.end(), now.begin(), now.end(), is_same);
+  if (then == entries_.end() && differs == now.end()) return absl::OkStatus();
+  std::string what;
+  if (then == entries_.end()) {
+    what = absl::StrCat(now.size() - entries_.size(), " more");
+  } else if (differs == now.end()) {
+    what = absl::StrCat(then->name, " is no longer there");
+  } else if (KeyOf(then->tensor) != KeyOf(*differs)) {
+    what = absl::StrCat(then->name, " is another tensor");
+  } else {
+    what = absl::StrCat(then->name, then->needs_gradient ? " no longer needs a gradient" : " needs a gradient now");
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the module's parameters are not those it was wrapped with (", what,
+                                                    "): make another DistributedDataParallel after a change"));
+}
+
+}  // namespace cohort::internal

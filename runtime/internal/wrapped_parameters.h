@@ -1,0 +1,60 @@
+// File: wrapped_parameters.h
+//
+// WrappedParameters: the parameters of a module as they were when it was wrapped, and whether they still are.
+
+#ifndef COHORT_RUNTIME_INTERNAL_WRAPPED_PARAMETERS_H_
+#define COHORT_RUNTIME_INTERNAL_WRAPPED_PARAMETERS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "c10/core/Device.h"
+#include "cohort/runtime/internal/torch_reducer.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace cohort::internal {
+
+// A living one keeps others away from its parameters: each could be averaged by one reducer only.
+class WrappedParameters {
+ public:
+  // Local. May throw what LibTorch throws.
+  //
+  // Errors: InvalidArgument: no parameter needs a gradient; one is undefined, not on `device`, or wrapped already.
+  static absl::StatusOr<std::unique_ptr<WrappedParameters>> Take(const torch::nn::Module& module, c10::Device device);
+
+  WrappedParameters(const WrappedParameters&) = delete;
+  WrappedParameters& operator=(const WrappedParameters&) = delete;
+  ~WrappedParameters();
+
+  // Those that need gradients; a parameter with two names is there once, with the first.
+  const std::vector<ReducedParameter>& reduced() const { return reduced_; }
+
+  // Local. Every parameter and every buffer of the module, a line each: name, type, sizes, and what else must be equal on
+  // all ranks.
+  static std::string Describe(const torch::nn::Module& module);
+
+  // Local. FailedPrecondition if the module's parameters are no longer these: names the first that differs.
+  absl::Status CheckUnchanged(const torch::nn::Module& module) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    at::Tensor tensor;
+    bool needs_gradient = false;
+  };
+
+  WrappedParameters() = default;
+
+  std::vector<Entry> entries_;  // all, in the module's order, each name
+  std::vector<ReducedParameter> reduced_;
+};
+
+}  // namespace cohort::internal
+
+#endif  // COHORT_RUNTIME_INTERNAL_WRAPPED_PARAMETERS_H_
