@@ -1,14 +1,15 @@
 #include "cohort/trainers/data/dataset_rows.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/from_blob.h"
-#include "ATen/ops/index_select.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -25,6 +26,18 @@ namespace {
 
 constexpr double kMaxClass = static_cast<double>(int64_t{1} << 53);
 
+// On this thread alone, where index_select would start LibTorch's workers for whoever reads ahead.
+void CopyRows(const at::Tensor& from, absl::Span<const int64_t> rows, const at::Tensor& to) {
+  const size_t row_bytes = from.nbytes() / from.size(0);
+  const char* const source = static_cast<const char*>(from.const_data_ptr());
+  char* target = static_cast<char*>(to.mutable_data_ptr());
+  if (row_bytes == 0) return;
+  for (const int64_t row : rows) {
+    std::memcpy(target, source + row * row_bytes, row_bytes);
+    target += row_bytes;
+  }
+}
+
 class DatasetRows : public RowSource {
  public:
   DatasetRows(RowSourceInfo info, at::Tensor features, at::Tensor targets)
@@ -32,17 +45,15 @@ class DatasetRows : public RowSource {
 
  private:
   absl::Status ReadInto(absl::Span<const int64_t> rows, RowBatch& batch) const override {
-    // from_blob takes a pointer to non-const; nothing writes through it.
-    const at::Tensor index =
-        at::from_blob(const_cast<int64_t*>(rows.data()), {static_cast<int64_t>(rows.size())}, at::kLong);
-    at::index_select_out(batch.features, features_, 0, index);
-    at::index_select_out(batch.targets, targets_, 0, index);
+    CopyRows(features_, rows, batch.features);
+    CopyRows(targets_, rows, batch.targets);
     return absl::OkStatus();
   }
 
   const at::Tensor features_, targets_;
 };
 
+// from_blob takes a pointer to non-const; nothing writes through it.
 at::Tensor Converted(const std::vector<double>& values, const std::vector<int64_t>& sizes, at::ScalarType dtype) {
   return at::from_blob(const_cast<double*>(values.data()), sizes, at::kDouble).to(dtype);
 }

@@ -166,7 +166,7 @@ absl::Status DistributedSampler::MakeOrder() {
   });
 }
 
-absl::StatusOr<SampledItems> DistributedSampler::Next(int64_t items_of_all) {
+absl::Status DistributedSampler::Skip(int64_t items_of_all) {
   if (items_of_all < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("a step of ", items_of_all, " items of all ranks; it must be at least 1"));
@@ -175,18 +175,22 @@ absl::StatusOr<SampledItems> DistributedSampler::Next(int64_t items_of_all) {
     return absl::OutOfRangeError(
         absl::StrCat("epoch ", epoch_, " is at its end: all of its ", items_in_epoch(), " items are used"));
   }
-  if (options_.shuffle && order_.empty()) {
+  items_done_ += std::min(items_of_all, items_in_epoch() - items_done_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SampledItems> DistributedSampler::Next(int64_t items_of_all) {
+  if (options_.shuffle && order_.empty() && items_of_all > 0 && !is_at_end()) {
     ABSL_RETURN_IF_ERROR(MakeOrder());
   }
-  SampledItems items;
-  items.num_of_all = std::min(items_of_all, items_in_epoch() - items_done_);
-  const int64_t replicas = options_.num_replicas, end = items_done_ + items.num_of_all;
-  const int64_t first = items_done_ + (options_.rank - items_done_ % replicas + replicas) % replicas;
-  for (int64_t position = first; position < end; position += replicas) {
+  const int64_t begin = items_done_, replicas = options_.num_replicas;
+  ABSL_RETURN_IF_ERROR(Skip(items_of_all));
+  SampledItems items = {.num_of_all = items_done_ - begin};
+  const int64_t first = begin + (options_.rank - begin % replicas + replicas) % replicas;
+  for (int64_t position = first; position < items_done_; position += replicas) {
     const int64_t place = position % options_.num_items;  // beyond the end when it is padded
     items.mine.push_back(options_.shuffle ? order_[place] : place);
   }
-  items_done_ = end;
   return items;
 }
 

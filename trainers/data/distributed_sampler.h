@@ -74,6 +74,9 @@ class DistributedSampler {
   //   ResourceExhausted    no memory for the order
   absl::StatusOr<SampledItems> Next(int64_t items_of_all);
 
+  // The same without saying which items those are; needs no memory. Errors: as of Next.
+  absl::Status Skip(int64_t items_of_all);
+
   // Goes to the beginning of an epoch, as Python's set_epoch. Errors: InvalidArgument if it is not from 0 to 2^53.
   absl::Status SetEpoch(int64_t epoch);
 
