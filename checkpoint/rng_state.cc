@@ -12,6 +12,7 @@
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/Context.h"
 #include "ATen/core/Generator.h"
+#include "ATen/ops/zeros.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -144,7 +145,13 @@ absl::StatusOr<std::vector<at::Tensor>> CudaStates(const c10::IValue& value) {
   return states;
 }
 
-absl::Status Set(const c10::IValue& value, absl::Span<const int> cuda_devices) {
+// Copies of what a state has, which generators can have.
+struct States {
+  at::Tensor cpu;
+  std::vector<at::Tensor> cuda;
+};
+
+absl::StatusOr<States> Parse(const c10::IValue& value) {
   ABSL_ASSIGN_OR_RETURN(const c10::impl::GenericDict state, internal::AsDict(value, "the random state"));
   for (const auto& entry : state) {
     if (entry.key() == "cpu" || entry.key() == "cuda") continue;
@@ -155,23 +162,84 @@ absl::Status Set(const c10::IValue& value, absl::Span<const int> cuda_devices) {
   }
   ABSL_ASSIGN_OR_RETURN(const c10::IValue cpu_value, internal::ValueAt(state, "cpu", "the random state"));
   ABSL_RETURN_IF_ERROR(CheckTensor(cpu_value, kCpuBytes, "\"cpu\" of the random state"));
-  const at::Tensor cpu = CopyOf(cpu_value.toTensor());
-  ABSL_RETURN_IF_ERROR(CheckCpuBytes(cpu.const_data_ptr<uint8_t>()));
+  States parsed{.cpu = CopyOf(cpu_value.toTensor())};
+  ABSL_RETURN_IF_ERROR(CheckCpuBytes(parsed.cpu.const_data_ptr<uint8_t>()));
   // Whatever else LibTorch may have against it comes up with a generator that nobody uses.
-  SetState(at::detail::createCPUGenerator(), cpu);
-
-  std::vector<at::Tensor> cuda;
+  SetState(at::detail::createCPUGenerator(), parsed.cpu);
   if (state.contains("cuda")) {
-    ABSL_ASSIGN_OR_RETURN(cuda, CudaStates(state.at("cuda")));
+    ABSL_ASSIGN_OR_RETURN(parsed.cuda, CudaStates(state.at("cuda")));
   }
-  if (!cuda_devices.empty() && cuda.size() != cuda_devices.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the random state has ", cuda.size(), " CUDA states for ", cuda_devices.size(), " devices"));
+  return parsed;
+}
+
+absl::Status Set(const c10::IValue& value, absl::Span<const int> cuda_devices) {
+  ABSL_ASSIGN_OR_RETURN(const States states, Parse(value));
+  if (!cuda_devices.empty() && states.cuda.size() != cuda_devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the random state has ", states.cuda.size(), " CUDA states for ",
+                                                   cuda_devices.size(), " devices"));
   }
   ABSL_ASSIGN_OR_RETURN(const std::vector<at::Generator> generators, CudaGenerators(cuda_devices));
-  for (size_t i = 0; i < generators.size(); ++i) SetState(generators[i], cuda[i]);
-  SetState(at::detail::getDefaultCPUGenerator(), cpu);
+  for (size_t i = 0; i < generators.size(); ++i) SetState(generators[i], states.cuda[i]);
+  SetState(at::detail::getDefaultCPUGenerator(), states.cpu);
   return absl::OkStatus();
+}
+
+// A hash of bytes and numbers that follow each other: FNV-1a, and the end of SplitMix64, because FNV's last bytes reach
+// few bits.
+class Hash {
+ public:
+  void Add(const at::Tensor& bytes) {
+    const uint8_t* const data = bytes.const_data_ptr<uint8_t>();
+    for (int64_t i = 0; i < bytes.numel(); ++i) AddByte(data[i]);
+  }
+  void Add(uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) AddByte(static_cast<uint8_t>(number >> shift));
+  }
+  uint64_t value() const {
+    uint64_t mixed = hash_;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+    return mixed ^ (mixed >> 31);
+  }
+
+ private:
+  void AddByte(uint8_t byte) { hash_ = (hash_ ^ byte) * 0x100000001b3; }
+
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+at::Tensor CudaStateOfSeed(uint64_t seed) {
+  const at::Tensor bytes = at::zeros({kCudaBytes}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr<uint8_t>(), &seed, sizeof(seed));
+  return bytes;
+}
+
+absl::StatusOr<c10::IValue> Derive(absl::Span<const c10::IValue> saved, int rank, int world_size,
+                                   int num_cuda_devices) {
+  if (saved.empty()) return absl::InvalidArgumentError("there is no random state to go on from");
+  Hash hash;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const absl::StatusOr<States> states = Parse(saved[i]);
+    if (!states.ok()) {
+      return absl::Status(states.status().code(), absl::StrCat("rank ", i, "'s: ", states.status().message()));
+    }
+    hash.Add(states->cpu);
+    hash.Add(states->cuda.size());
+    for (const at::Tensor& cuda : states->cuda) hash.Add(cuda);
+  }
+  hash.Add(static_cast<uint64_t>(world_size));
+  // A sum of 32 bits, as that is what the generator looks at.
+  const uint32_t seed = static_cast<uint32_t>(hash.value()) + static_cast<uint32_t>(rank);
+  c10::impl::GenericDict state = internal::NewDict();
+  state.insert("cpu", StateOf(at::detail::createCPUGenerator(seed)));
+  if (num_cuda_devices > 0) {
+    c10::impl::GenericList cuda(c10::AnyType::get());
+    for (uint64_t i = 0; i < static_cast<uint64_t>(num_cuda_devices); ++i) {
+      cuda.push_back(CudaStateOfSeed((i << 32) | seed));
+    }
+    state.insert("cuda", std::move(cuda));
+  }
+  return c10::IValue(std::move(state));
 }
 
 }  // namespace
@@ -186,6 +254,14 @@ absl::Status SetRngState(const c10::IValue& state, absl::Span<const int> cuda_de
   ABSL_ASSIGN_OR_RETURN(const absl::Status set,
                         InvokeTorch(absl::InfiniteFuture(), [&] { return Set(state, cuda_devices); }));
   return set;
+}
+
+absl::StatusOr<c10::IValue> DeriveRngState(absl::Span<const c10::IValue> saved, int rank, int world_size,
+                                           int num_cuda_devices) {
+  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<c10::IValue> state, InvokeTorch(absl::InfiniteFuture(), [&] {
+                          return Derive(saved, rank, world_size, num_cuda_devices);
+                        }));
+  return state;
 }
 
 }  // namespace cohort

@@ -1,7 +1,7 @@
 // File: rng_state.h
 //
-// RngState, SetRngState: LibTorch's default random number generators, in the bytes that Python's torch.get_rng_state()
-// and torch.cuda.get_rng_state() give.
+// RngState, SetRngState, DeriveRngState: LibTorch's default random number generators, in the bytes that Python's
+// torch.get_rng_state() and torch.cuda.get_rng_state() give.
 
 #ifndef COHORT_CHECKPOINT_RNG_STATE_H_
 #define COHORT_CHECKPOINT_RNG_STATE_H_
@@ -40,6 +40,18 @@ absl::StatusOr<c10::IValue> RngState(absl::Span<const int> cuda_devices = {});
 //                      could have; another number of CUDA states than of devices; a device that is not there. Nothing
 //                      is changed.
 absl::Status SetRngState(const c10::IValue& state, absl::Span<const int> cuda_devices = {});
+
+// Local. The beginning of a new random stream, for SetRngState: that of rank `rank` of a job of `world_size` ranks that goes
+// on with a run of which `saved` has every rank's state. It follows from the arguments alone, so that going on once more
+// gives the same numbers; no two ranks of a job get the same stream. "cuda" has `num_cuda_devices` states, no two the same.
+//
+// A stream is a seed, which depends on every bit of `saved` and on `world_size`; of the seed's 32 bits that a Mersenne
+// Twister takes, the ranks' differ by their ranks.
+//
+// Errors:
+//   InvalidArgument    `saved` is empty, or one of them is no state (see SetRngState): says which rank's
+absl::StatusOr<c10::IValue> DeriveRngState(absl::Span<const c10::IValue> saved, int rank, int world_size,
+                                           int num_cuda_devices = 0);
 
 }  // namespace cohort
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/ops/equal.h"
@@ -12,6 +14,7 @@
 #include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
+#include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -131,6 +134,78 @@ TEST(SetRngStateTest, ChecksTheStatesOfGpusAllTheSame) {
   ExpectRefused(state, "\"cuda\" of the random state is a tensor, not a list");
   EXPECT_THAT(SetRngState(WithCuda(8), {0, 1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 CUDA states for 2 devices")));
+}
+
+// The numbers that come first after a state.
+std::vector<double> Numbers(const absl::StatusOr<c10::IValue>& state) {
+  EXPECT_THAT(state, IsOk());
+  EXPECT_THAT(SetRngState(*state), IsOk());
+  const at::Tensor numbers = at::rand({4}, at::kDouble);
+  return std::vector<double>(numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + 4);
+}
+
+// What two ranks have saved.
+std::vector<c10::IValue> TwoSaved() {
+  at::manual_seed(5);
+  std::vector<c10::IValue> saved = {*RngState()};
+  at::manual_seed(6);
+  saved.push_back(*RngState());
+  return saved;
+}
+
+TEST(DeriveRngStateTest, EveryRankOfEveryNumberOfRanksGetsAStreamOfItsOwn) {
+  const std::vector<c10::IValue> saved = TwoSaved();
+  std::set<std::vector<double>> streams = {Numbers(saved[0]), Numbers(saved[1])};
+  for (const int world_size : {1, 3, 4}) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      EXPECT_TRUE(streams.insert(Numbers(DeriveRngState(saved, rank, world_size))).second) << rank << world_size;
+    }
+  }
+}
+
+TEST(DeriveRngStateTest, TheSameAgainFromTheSame) {
+  const std::vector<c10::IValue> saved = TwoSaved();
+  const std::vector<double> first = Numbers(DeriveRngState(saved, 2, 3));
+  at::rand({100});
+  EXPECT_EQ(Numbers(DeriveRngState(TwoSaved(), 2, 3)), first);
+}
+
+TEST(DeriveRngStateTest, DependsOnWhatEveryRankHasSaved) {
+  std::vector<c10::IValue> saved = TwoSaved();
+  const std::vector<double> before = Numbers(DeriveRngState(saved, 0, 3));
+  ASSERT_THAT(SetRngState(saved[1]), IsOk());
+  at::rand({1}, at::kDouble);
+  saved[1] = *RngState();
+  EXPECT_NE(Numbers(DeriveRngState(saved, 0, 3)), before);
+}
+
+TEST(DeriveRngStateTest, GivesEveryDeviceItsOwnSeed) {
+  std::set<std::string> seeds;
+  for (int rank = 0; rank < 3; ++rank) {
+    const absl::StatusOr<c10::IValue> state = DeriveRngState(TwoSaved(), rank, 3, /*num_cuda_devices=*/2);
+    ASSERT_THAT(state, IsOk());
+    EXPECT_THAT(SetRngState(*state), IsOk());  // which checks them
+    for (const c10::IValue& cuda : state->toGenericDict().at("cuda").toListRef()) {
+      seeds.insert(std::string(static_cast<const char*>(cuda.toTensor().const_data_ptr()), 16));
+    }
+  }
+  EXPECT_EQ(seeds.size(), 6u);
+}
+
+TEST(DeriveRngStateTest, LeavesTheGeneratorAlone) {
+  const std::vector<c10::IValue> saved = TwoSaved();
+  const at::Tensor before = CpuTensor();
+  ASSERT_THAT(DeriveRngState(saved, 0, 3), IsOk());
+  EXPECT_TRUE(at::equal(CpuTensor(), before));
+}
+
+TEST(DeriveRngStateTest, SaysWhoseStateIsNone) {
+  std::vector<c10::IValue> saved = TwoSaved();
+  saved[1] = "state";
+  EXPECT_THAT(DeriveRngState(saved, 0, 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, "rank 1's: the random state is a str, not a dict"));
+  EXPECT_THAT(DeriveRngState({}, 0, 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, "there is no random state to go on from"));
 }
 
 }  // namespace

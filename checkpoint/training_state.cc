@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ATen/core/ivalue.h"
+#include "absl/log/absl_log.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -123,22 +124,16 @@ absl::StatusOr<IValue> OptionalAt(const StateFile& file, std::string_view key) {
   return part->Read();
 }
 
-// This rank's entry of a list with one for each rank.
-absl::StatusOr<IValue> MineAt(const StateFile& file, std::string_view key, const ProcessGroup& group) {
+// The entries of a list with one for each rank that has saved.
+absl::StatusOr<std::vector<IValue>> EntriesAt(const StateFile& file, std::string_view key) {
   ABSL_ASSIGN_OR_RETURN(const StateFile part, file.At(key));
   ABSL_ASSIGN_OR_RETURN(const IValue value, part.Read());
-  if (!value.isList()) {
+  if (!value.isList() || value.toListRef().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": ", Quoted(key), " is ",
-                                                   internal::TypeName(value),
+                                                   value.isList() ? "empty" : internal::TypeName(value),
                                                    "; it must be a list with one entry a rank"));
   }
-  const auto entries = value.toListRef();
-  if (static_cast<int64_t>(entries.size()) != group.world_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": ", Quoted(key), " has entries of ",
-                                                   entries.size(), " ranks, and this job has ", group.world_size(),
-                                                   "; a run goes on with as many ranks as it was saved by"));
-  }
-  return entries[group.rank()];
+  return value.toListRef().vec();
 }
 
 // This rank's loading; see the beginning of this file.
@@ -182,8 +177,7 @@ class Loader {
     ABSL_ASSIGN_OR_RETURN(state_.step, CountAt(file, "step"));
     ABSL_ASSIGN_OR_RETURN(state_.epoch, CountAt(file, "epoch"));
     ABSL_ASSIGN_OR_RETURN(state_.lr_scheduler, OptionalAt(file, "lr_scheduler"));
-    ABSL_ASSIGN_OR_RETURN(state_.data, MineAt(file, "data", group_));
-    ABSL_ASSIGN_OR_RETURN(const IValue rng, MineAt(file, "rng", group_));
+    ABSL_ASSIGN_OR_RETURN(const IValue rng, ReadMyPart(file));
     if (options_.accept) {
       ABSL_RETURN_IF_ERROR(In(path, options_.accept(state_)));
     }
@@ -199,6 +193,29 @@ class Loader {
                           In(path, LoadOptimizerState(optimizer_, optimizer, NamesIn(module_, optimizer_))));
     ABSL_ASSIGN_OR_RETURN(rng_before_, RngState(options_.cuda_devices));
     return In(path, SetRngState(rng, options_.cuda_devices));
+  }
+
+  // What ranks have one by one: this rank's place in the data; returns its random numbers.
+  absl::StatusOr<IValue> ReadMyPart(const StateFile& file) {
+    ABSL_ASSIGN_OR_RETURN(const std::vector<IValue> data, EntriesAt(file, "data"));
+    ABSL_ASSIGN_OR_RETURN(const std::vector<IValue> rng, EntriesAt(file, "rng"));
+    if (data.size() != rng.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": \"data\" has entries of ", data.size(),
+                                                     " ranks, and \"rng\" of ", rng.size()));
+    }
+    state_.saved_world_size = static_cast<int>(data.size());
+    if (state_.saved_world_size == group_.world_size()) {
+      state_.data = data[group_.rank()];
+      return rng[group_.rank()];
+    }
+    if (!options_.allow_other_world_size) {
+      return absl::InvalidArgumentError(absl::StrCat(Quoted(file.path()), ": \"data\" has entries of ", data.size(),
+                                                     " ranks, and this job has ", group_.world_size(),
+                                                     "; it may go on only with as many ranks as it was saved by"));
+    }
+    state_.data = data[0];
+    return In(file.path(),
+              DeriveRngState(rng, group_.rank(), group_.world_size(), static_cast<int>(options_.cuda_devices.size())));
   }
 
   static absl::Status In(std::string_view path, const absl::Status& status) {
@@ -220,6 +237,22 @@ class Loader {
   std::optional<IValue> optimizer_before_;
   std::optional<IValue> rng_before_;
 };
+
+// If another number of ranks goes on than saved.
+void Warn(const ProcessGroup& group, std::string_view path, int saved_world_size, const TrainingStateOptions& options) {
+  if (!group.is_main() || saved_world_size == group.world_size()) return;
+  const auto ranks = [](int count) { return absl::StrCat(count, count == 1 ? " rank" : " ranks"); };
+  const std::string warning = absl::StrCat(Quoted(path), ": saved by ", ranks(saved_world_size), ", and ",
+                                           ranks(group.world_size()), group.world_size() == 1 ? " goes" : " go",
+                                           " on: model, optimizer and schedule are as they were saved; every rank "
+                                           "begins a random stream of its own, and has the main rank's place in the "
+                                           "data. What follows is not bit for bit what it would have been");
+  if (options.on_warning) {
+    options.on_warning(warning);
+  } else {
+    ABSL_LOG(WARNING) << warning;
+  }
+}
 
 // The part of a path that goes into the name of an operation.
 std::string_view Named(std::string_view path) { return path.substr(0, 4096); }
@@ -267,7 +300,9 @@ absl::StatusOr<TrainingState> LoadTrainingState(ProcessGroup& group, std::string
     return all;
   }
   ABSL_RETURN_IF_ERROR(group.Agree(absl::StrCat("loaded ", Named(path)), loader.ReadModel()));
-  return std::move(loader).state();
+  TrainingState state = std::move(loader).state();
+  Warn(group, absolute, state.saved_world_size, options);
+  return state;
 }
 
 }  // namespace cohort

@@ -61,12 +61,22 @@ struct TrainingState {
   // understands; None if there is nothing to know.
   c10::IValue data;
   OptimizerExtras optimizer_extras;  // hand back what LoadTrainingState returned
+  // How many ranks saved it. LoadTrainingState says so; for saving it means nothing.
+  int saved_world_size = 0;
 };
 
 struct TrainingStateOptions {
   StateFormat format = StateFormat::kTorch;  // for saving; loading takes either
   // The CUDA devices of this rank whose random numbers belong to the run. The same number of them on all ranks.
   std::vector<int> cuda_devices;
+  // Whether LoadTrainingState takes what another number of ranks has saved; equal on all ranks. Model, optimizer, schedule,
+  // step and epoch are then as they were saved; every rank begins a random stream of its own (DeriveRngState), the same
+  // again whenever this number of ranks goes on with this file; and `data` is on every rank what the main rank saved, so it
+  // should be something that ranks of any number can go on from.
+  bool allow_other_world_size = false;
+  // Called by LoadTrainingState on the main rank, when all is loaded and another number of ranks had saved it: once, with
+  // a sentence that says so. Empty: ABSL_LOG(WARNING).
+  std::function<void(std::string_view)> on_warning;
   // Called by LoadTrainingState on every rank, before anything is changed, with what it will return (but for
   // `optimizer_extras`): whether this is the run that is wanted. An error refuses the file. May be empty.
   std::function<absl::Status(const TrainingState&)> accept;
@@ -108,7 +118,7 @@ absl::StatusOr<SaveReport> SaveTrainingState(ProcessGroup& group, MainOnlySaver&
 // Errors, the same on all ranks, as "rank K: TEXT": those of StateFile, ReadModuleState, LoadOptimizerState, SetRngState
 // and `options.accept`, and
 //   InvalidArgument  a key is missing or has a value of another type (names it); a version that this cohort does not
-//                    know; saved by another number of ranks than this group has (says both)
+//                    know; saved by another number of ranks than this group has (says both), unless the options allow it
 absl::StatusOr<TrainingState> LoadTrainingState(ProcessGroup& group, std::string_view path, torch::nn::Module& module,
                                                 torch::optim::Optimizer& optimizer,
                                                 const TrainingStateOptions& options = {});

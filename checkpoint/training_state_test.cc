@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "ATen/ATen.h"
+#include "absl/base/log_severity.h"
 #include "absl/log/absl_check.h"
+#include "absl/log/scoped_mock_log.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
@@ -193,6 +195,35 @@ TEST_F(TrainingStateTest, AnotherNumberOfRanksIsRefused) {
               Each(StatusIs(kInvalid, HasSubstr("has entries of 1 ranks, and this job has 2"))));
 }
 
+TEST_F(TrainingStateTest, AnotherNumberOfRanksIsTakenIfAllRanksAllowIt) {
+  Save(path_, Training(1), {.step = 7, .data = IValue(100)});
+  const auto loading = [&](int how_many_allow) {
+    return ThreadGroup(3).Run([&](ProcessGroup& group) {
+      Training run(2);
+      TrainingStateOptions options;
+      options.allow_other_world_size = group.rank() < how_many_allow;
+      const absl::StatusOr<TrainingState> loaded = LoadTrainingState(group, path_, run.model, run.optimizer, options);
+      EXPECT_TRUE(at::equal(run.model.weight, at::full({3}, loaded.ok() ? 1.0 : 2.0)));
+      EXPECT_TRUE(!loaded.ok() || loaded->data.toInt() == 100);
+      return loaded.status();
+    });
+  };
+  EXPECT_THAT(loading(3), Each(IsOk()));
+  EXPECT_THAT(loading(2), Each(StatusIs(kInvalid, HasSubstr("rank 2: "))));
+}
+
+TEST_F(TrainingStateTest, WithoutATakerTheWarningIsLogged) {
+  Save(path_, Training(1));
+  absl::ScopedMockLog log(absl::MockLogDefault::kIgnoreUnexpected);
+  EXPECT_CALL(log, Log(absl::LogSeverity::kWarning, ::testing::_, HasSubstr("saved by 1 rank, and 2 ranks go on")));
+  log.StartCapturingLogs();
+  EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
+    Training run(2);
+    return LoadTrainingState(group, path_, run.model, run.optimizer, {.allow_other_world_size = true}).status();
+  }),
+              Each(IsOk()));
+}
+
 TEST_F(TrainingStateTest, IfOneRankCannotLoadNoneIsChanged) {
   EXPECT_THAT(ThreadGroup(2).Run([&](ProcessGroup& group) {
     Training run(1);
@@ -264,6 +295,12 @@ TEST_F(TrainingStateTest, SaysWhatIsWrongWithABundle) {
               StatusIs(kInvalid, HasSubstr("\"step\" is -1; it must be an int of at least 0")));
   EXPECT_THAT(loading("epoch", &text), StatusIs(kInvalid, HasSubstr("\"epoch\" is a str")));
   EXPECT_THAT(loading("rng", &text), StatusIs(kInvalid, HasSubstr("\"rng\" is a str; it must be a list")));
+  c10::impl::GenericList none(c10::AnyType::get()), three(c10::AnyType::get());
+  for (int i = 0; i < 3; ++i) three.push_back(i);
+  const IValue empty = none, of_three = three;
+  EXPECT_THAT(loading("data", &empty), StatusIs(kInvalid, HasSubstr("\"data\" is empty; it must be a list with")));
+  EXPECT_THAT(loading("data", &of_three),
+              StatusIs(kInvalid, HasSubstr("\"data\" has entries of 3 ranks, and \"rng\" of 1")));
   EXPECT_THAT(loading("model", &text), StatusIs(kInvalid, HasSubstr("missing: \"weight\"")));
   EXPECT_THAT(loading("optimizer", &text), StatusIs(kInvalid, HasSubstr(path_)));
   Training run(1);
