@@ -1,5 +1,5 @@
-// Two samplers: the one that reads ahead decides what is in a batch, and the loader's own follows it as batches are handed
-// out. So the position is right whatever was read and never used.
+// Two samplers: the one that reads ahead decides what is in a batch, and the loader's own follows it as batches are
+// handed out. So the position is right whatever was read and never used.
 
 #include "cohort/trainers/data/batch_loader.h"
 

@@ -45,23 +45,24 @@ class BatchLoader {
   // `source` must outlive the object. Item i of the sampler is row i of it.
   //
   // Errors:
-  //   InvalidArgument    an option is out of range; the sampler has another number of items than the source has rows, or
-  //                      another data_checksum
+  //   InvalidArgument    an option is out of range; the sampler has another number of items than the source has rows,
+  //                      or another data_checksum
   static absl::StatusOr<std::unique_ptr<BatchLoader>> Create(const RowSource& source, DistributedSampler sampler,
                                                              const BatchLoaderOptions& options);
 
   // The next batch of the epoch; nullopt at its end, until there is another position. Blocks until it is read.
   //
-  // Errors: those of RowSource::Read and of DistributedSampler::Next, with the epoch and the place in it, when all batches
-  // before are handed out; then again and again until there is another position. The position is before that batch.
+  // Errors: those of RowSource::Read and of DistributedSampler::Next, with the epoch and the place in it, when all
+  // batches before are handed out; then again and again until there is another position. The position is before that
+  // batch.
   absl::StatusOr<std::optional<LoadedBatch>> Next();
 
   // The position: after the batches that Next has returned, whatever was read ahead.
   const DistributedSampler& position() const { return sampler_; }
   c10::IValue State() const { return sampler_.State(); }
 
-  // Another position, as DistributedSampler says; waits for the batch that is being read. Errors: its own; then nothing is
-  // changed.
+  // Another position, as DistributedSampler says; waits for the batch that is being read. Errors: its own; then nothing
+  // is changed.
   absl::Status SetEpoch(int64_t epoch);
   absl::Status Load(const c10::IValue& state);
 

@@ -18,12 +18,12 @@ enum class TargetKind {
   kClass,  // the one column is a class, a whole number from 0 on: an int64 of no dimensions, as cross_entropy takes it
 };
 
-// Local. The rows of `data`, which need not live on: features are floats, [columns]. The checksum is that of the data, or
-// Checksum(data) if nobody took it; the name is its source.
+// Local. The rows of `data`, which need not live on: features are floats, [columns]. The checksum is that of the data,
+// or Checksum(data) if nobody took it; the name is its source.
 //
 // Errors:
-//   InvalidArgument      there is no row; with kClass, several target columns, or a target that is no class (its row and
-//                        value; classes end below 2^53)
+//   InvalidArgument      there is no row; with kClass, several target columns, or a target that is no class (its row
+//                        and value; classes end below 2^53)
 //   ResourceExhausted    no memory for the tensors
 absl::StatusOr<std::unique_ptr<RowSource>> MakeDatasetRows(const Dataset& data, TargetKind kind);
 

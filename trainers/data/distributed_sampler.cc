@@ -1,5 +1,5 @@
-// The order is Python's because the same kernel makes it from the same generator. It is made when an epoch's first items
-// are asked for, so that a loader which only passes a position on never makes one.
+// The order is Python's because the same kernel makes it from the same generator. It is made when an epoch's first
+// items are asked for, so that a loader which only passes a position on never makes one.
 
 #include "cohort/trainers/data/distributed_sampler.h"
 

@@ -1,14 +1,15 @@
 // File: distributed_sampler.h
 //
-// DistributedSampler: which rank uses which item of a data set, and when. The order, and each rank's part of it, are those
-// of Python's torch.utils.data.DistributedSampler.
+// DistributedSampler: which rank uses which item of a data set, and when. The order, and each rank's part of it, are
+// those of Python's torch.utils.data.DistributedSampler.
 //
 //   ABSL_ASSIGN_OR_RETURN(DistributedSampler sampler, DistributedSampler::Create({.num_items = rows,
 //       .num_replicas = group.world_size(), .rank = group.rank(), .seed = 7}));
 //   for (int64_t epoch = 0; epoch < 10; ++epoch) {
 //     ABSL_RETURN_IF_ERROR(sampler.SetEpoch(epoch));
 //     while (!sampler.is_at_end()) {
-//       ABSL_ASSIGN_OR_RETURN(const SampledItems step, sampler.Next(/*items_of_all=*/64));  // step.mine, 64 / ranks of them
+//       ABSL_ASSIGN_OR_RETURN(const SampledItems step, sampler.Next(/*items_of_all=*/64));
+//       ... use step.mine
 //     }
 //   }
 
@@ -52,21 +53,23 @@ struct SampledItems {
   int64_t num_of_all = 0;     // how many items the ranks have together, at least 1
 };
 
-// An epoch is a sequence of positions. At position p stands item p of at::randperm(num_items), drawn from a CPU generator
-// that is seeded with seed + epoch; with kPad the sequence begins anew behind its end. Position p is rank p % num_replicas's.
+// An epoch is a sequence of positions. At position p stands item p of at::randperm(num_items), drawn from a CPU
+// generator that is seeded with seed + epoch (whose lower 32 bits count); with kPad the sequence begins anew behind its
+// end. Position p is rank p % num_replicas's.
 //
-// A step takes the positions from items_done() on. So which items a step uses does not depend on the number of ranks (but
-// for what the tail pads or drops), and a position means the same for every number of ranks.
+// A step takes the positions from items_done() on. So which items a step uses does not depend on the number of ranks
+// (but for what the tail pads or drops), and a position means the same for every number of ranks.
 //
-// Everything is local: ranks with equal options stay together without talking. Not for several threads at once; a copy goes
-// on by itself. In memory: 8 bytes an item, if they are shuffled.
+// Everything is local: ranks with equal options stay together without talking. Not for several threads at once; a copy
+// goes on by itself. In memory: 8 bytes an item, if they are shuffled.
 class DistributedSampler {
  public:
-  // At the beginning of epoch 0. Errors: InvalidArgument if an option is out of range (its name, value, and what is allowed).
+  // At the beginning of epoch 0. Errors: InvalidArgument if an option is out of range (its name, value, and what is
+  // allowed).
   static absl::StatusOr<DistributedSampler> Create(const DistributedSamplerOptions& options);
 
-  // The next `items_of_all` items of the epoch, or as many as are left, and this rank's among them: they differ by at most
-  // one from the others'.
+  // The next `items_of_all` items of the epoch, or as many as are left, and this rank's among them: they differ by at
+  // most one from the others'.
   //
   // Errors:
   //   InvalidArgument      items_of_all is below 1
@@ -86,8 +89,8 @@ class DistributedSampler {
   bool is_at_end() const { return items_done_ >= items_in_epoch(); }
   const DistributedSamplerOptions& options() const { return options_; }
 
-  // The position, for a state file; the same on all ranks: a dict of num_items, data_checksum, seed (in digits), shuffle,
-  // tail ("uneven", "pad" or "drop"), num_replicas, epoch and items_done.
+  // The position, for a state file; the same on all ranks: a dict of num_items, data_checksum, seed (in digits),
+  // shuffle, tail ("uneven", "pad" or "drop"), num_replicas, epoch and items_done.
   c10::IValue State() const;
 
   // Goes to a position that State() made, for any number of ranks: what all ranks together have used they do not use
@@ -96,8 +99,8 @@ class DistributedSampler {
   //
   // Errors:
   //   InvalidArgument    no such dict, or numbers that no sampler has (says what is wrong); another num_items or
-  //                      data_checksum; in the midst of an epoch, another seed, shuffle or tail (both values). Nothing is
-  //                      changed.
+  //                      data_checksum; in the midst of an epoch, another seed, shuffle or tail (both values). Nothing
+  //                      is changed.
   absl::Status Load(const c10::IValue& state);
 
  private:

@@ -21,10 +21,11 @@
 
 namespace cohort {
 
-// What was made is handed out in the order in which it was made. At most `depth` are ready or in the making, so that memory
-// is bounded; with depth 0 there is no thread, and each is made when it is asked for.
+// What was made is handed out in the order in which it was made. At most `depth` are ready or in the making, so that
+// memory is bounded; with depth 0 there is no thread, and each is made when it is asked for.
 //
-// Not for several threads at once. The destructor waits for the one that is in the making, and throws away what is ready.
+// Not for several threads at once. The destructor waits for the one that is in the making, and throws away what is
+// ready.
 template <typename T>
 class Prefetcher {
  public:
@@ -55,9 +56,9 @@ class Prefetcher {
   //
   // Errors: those of `make`, when all that was made before is handed out; what it threw, as InvokeUser says; no thread.
   Made Next() {
-    if (last_.has_value()) return *last_;
+    if (last_.has_value()) return last_->ok() ? Made(std::nullopt) : Made(*last_);
     Made made = depth_ <= 0 ? MakeOne() : TakeOne();
-    if (IsLast(made)) last_ = made.ok() ? Made(std::nullopt) : made.status();
+    if (IsLast(made)) last_ = made.status();
     return made;
   }
 
@@ -101,8 +102,8 @@ class Prefetcher {
   }
 
   const int depth_;
-  absl::AnyInvocable<Made()> make_;  // the thread's, if there is one
-  std::optional<Made> last_;         // the end, or what ended it
+  absl::AnyInvocable<Made()> make_;   // the thread's, if there is one
+  std::optional<absl::Status> last_;  // OK: the end; otherwise what ended it
 
   absl::Mutex mutex_;
   std::deque<Made> ready_ ABSL_GUARDED_BY(mutex_);

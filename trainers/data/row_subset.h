@@ -14,8 +14,8 @@
 
 namespace cohort {
 
-// Local. Row i of the result is row rows[i] of `source`, which must outlive it. The checksum depends on the source's and on
-// the rows, so that a position in one part of a data set is refused for another part.
+// Local. Row i of the result is row rows[i] of `source`, which must outlive it. The checksum depends on the source's
+// and on the rows, so that a position in one part of a data set is refused for another part.
 //
 // Errors:
 //   InvalidArgument    no row; one that is not there (which, and how many there are)
