@@ -22,6 +22,8 @@ enum ExitCode : int {
   kExitInternal = 70,
   // The disk is full or failed, or there is no memory.
   kExitIo = 74,
+  // It was told to stop, and has saved where it was: the same command goes on. No error, and of no status.
+  kExitPreempted = 75,
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);

@@ -1,7 +1,9 @@
 // How a job ends when it does not end well: whose failure is named, who is stopped and how, and that nobody is left.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -266,6 +268,106 @@ TEST(LaunchStopTest, AStoppedRankCanBeStoppedForGood) {
   ASSERT_EQ(kill(atoi(line.c_str() + 4), SIGSTOP), 0);
   launcher.Signal(SIGTERM);
   EXPECT_EQ(launcher.Wait().exit_code, 143);
+}
+
+// ---- Preempted ranks: they have saved, and the same command goes on ----
+
+// A shell command that ends when the launcher has collected rank 0, which wrote its process id into $DIR/0.
+constexpr char kUntilRank0IsGone[] =
+    "until [ -s $DIR/0 ]; do sleep 0.01; done; while kill -0 $(cat $DIR/0) 2>/dev/null; do sleep 0.01; done; ";
+constexpr char kRank0IsPreempted[] = "[ $RANK = 0 ] && { echo $$ > $DIR/0.new; mv $DIR/0.new $DIR/0; exit 75; }; ";
+
+TEST(LaunchPreemptionTest, TheFirstRankThatIsPreemptedDoesNotHaveTheOthersStopped) {
+  // They would tell.
+  const TestLauncher::Result result =
+      RunLauncher(Shells(3, absl::StrCat(kRank0IsPreempted, "trap 'echo was stopped; exit 1' TERM; ", kUntilRank0IsGone,
+                                         "echo saved; exit 75")),
+                  {.environment = {{"DIR", NewDirectory()}}});
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("[1] saved\n"), HasSubstr("[2] saved\n"), Not(HasSubstr("was stopped"))));
+  EXPECT_EQ(result.err, "launch: preempted: ranks 0-2 exited with code 75; the same command goes on\n");
+}
+
+TEST(LaunchPreemptionTest, RanksThatHadFinishedMakeNoDifference) {
+  const TestLauncher::Result result = RunLauncher(Shells(3, "[ $RANK = 1 ] && exit 75; exit 0"));
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_EQ(result.err, "launch: preempted: rank 1 exited with code 75, ranks 0, 2 with 0; the same command goes on\n");
+}
+
+TEST(LaunchPreemptionTest, AFailureIsNoPreemption) {
+  const TestLauncher::Result result =
+      RunLauncher(Shells(3, absl::StrCat(kRank0IsPreempted, kUntilRank0IsGone,
+                                         "[ $RANK = 1 ] && exit 3; trap 'exit 75' TERM; while :; do sleep 0.01; done")),
+                  {.environment = {{"DIR", NewDirectory()}}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, ContainsRegex("launch: rank 1 \\(pid [0-9]+\\) failed first: exited with code 3"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: was preempted (exited with code 75)"));
+  EXPECT_THAT(result.err, Not(HasSubstr("preempted:")));
+}
+
+TEST(LaunchPreemptionTest, ARankThatDoesNotEndIsStoppedAfterTheGraceTime) {
+  TestLauncher launcher(Shells(2, absl::StrCat(kRank0IsPreempted, "echo $$; exec sleep 1000"), {"--grace=0.5"}),
+                        {.environment = {{"DIR", NewDirectory()}}});
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_THAT(Lines(result.err), Contains("launch: 500ms after the first rank exited with code 75, rank 1 had not "
+                                          "ended: SIGTERM now, SIGKILL in 500ms"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: was preempted (exited with code 75)"));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 1: stopped by the launcher (killed by SIGTERM)"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+TEST(LaunchPreemptionTest, IfItSavesAndStopsThenItIsAPreemptionAllTheSame) {
+  const TestLauncher::Result result = RunLauncher(
+      Shells(
+          2,
+          absl::StrCat("trap 'exit 75' TERM; touch $DIR/$RANK.ready; until [ -e $DIR/1.ready ]; do sleep 0.01; done; ",
+                       kRank0IsPreempted, "while :; do sleep 0.01; done"),
+          {"--grace=0.5"}),
+      {.environment = {{"DIR", NewDirectory()}}});
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_THAT(Lines(result.err),
+              Contains("launch: preempted: ranks 0, 1 exited with code 75; the same command goes on"));
+}
+
+// Two ranks that say when they are ready and end with 75 at any of the signals that ask for it.
+std::vector<std::string> Preemptible() {
+  return Shells(2, "trap 'exit 75' TERM INT HUP USR1; echo ready; while :; do sleep 0.01; done", {"--grace=1000"});
+}
+
+class PreemptingSignalTest : public testing::TestWithParam<int> {};
+
+TEST_P(PreemptingSignalTest, ToTheLauncherEndsItWith75) {
+  TestLauncher launcher(Preemptible());
+  for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher.AwaitOut(text));
+  launcher.Signal(GetParam());
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_THAT(Lines(result.err),
+              Contains("launch: preempted: ranks 0, 1 exited with code 75; the same command goes on"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, PreemptingSignalTest, testing::Values(SIGTERM, SIGINT, SIGHUP, SIGUSR1),
+                         [](const auto& info) { return absl::StrCat("Signal", info.param); });
+
+TEST(LaunchPreemptionTest, ARankThatTheSignalKilledHasNotSaved) {
+  TestLauncher launcher(Shells(2, "[ $RANK = 0 ] && trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done"));
+  for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher.AwaitOut(text));
+  launcher.Signal(SIGTERM);
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_THAT(result.err, Not(HasSubstr("preempted:")));
+  EXPECT_THAT(Lines(result.err), Contains("launch: rank 0: stopped by the launcher (exited with code 75)"));
+}
+
+TEST(LaunchPreemptionTest, ALauncherThatCannotPrintSaysThatInstead) {
+  // The ranks are stopped because of that, and save.
+  TestLauncher::Setup setup;
+  setup.out_fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(setup.out_fd, 0);
+  const TestLauncher::Result result = RunLauncher(Preemptible(), setup);
+  close(setup.out_fd);
+  EXPECT_EQ(result.exit_code, 125);
 }
 
 }  // namespace

@@ -12,9 +12,12 @@
 //      the saving of a checkpoint that the first one began.
 //   4  After the grace time, or a second ^C, SIGKILL. A process that survives even that (it hangs in the kernel) is
 //      named, and left behind: waiting for it would be a hang of our own.
-//   5  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it
+//   5  A rank that ends with kExitPreempted has not failed: all ranks have agreed to stop and are about to end so, or the
+//      program is at fault. So the others are sent nothing, and have the grace time to end as well; after that they are
+//      stopped as in 3.
+//   6  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it
 //      may be the real program, under a shell that has gone), and is killed at once if all ranks have ended with 0.
-//   6  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper
+//   7  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper
 //      with a session of its own) is not waited for.
 
 #include "cohort/tools/launch/supervisor.h"
@@ -237,9 +240,12 @@ void Supervisor::CollectEnd(size_t index, int64_t order) {
               .when = now,
               .lifetime = now - rank.start,
               .was_stopped = phase_ != Phase::kRunning && IsAsAsked(*how)};
+  if (IsPreempted(*how) && phase_ == Phase::kRunning) OnFirstPreempted();
   if (!IsFailure(*how)) return;
   if (phase_ == Phase::kRunning) {
     OnFirstFailure(index);
+  } else if (exit_code_ == 0) {
+    exit_code_ = ShellExitCode(*how);  // one that had not ended in time; see GiveUpWaiting
   } else if (first_failure_.has_value() && *rank.death_order < *ranks_[*first_failure_].death_order) {
     first_failure_ = index;
     exit_code_ = ShellExitCode(*how);
@@ -249,7 +255,7 @@ void Supervisor::CollectEnd(size_t index, int64_t order) {
 // Once ranks have been asked to stop: whether this is how they would.
 bool Supervisor::IsAsAsked(const ProcessEnd& how) const {
   if (how.signal == SIGKILL) return phase_ == Phase::kKilling;
-  return how.signal != 0 ? how.signal == stop_signal_ : how.exit_code == 0;
+  return how.signal != 0 ? how.signal == stop_signal_ : !IsFailure(how);
 }
 
 void Supervisor::ReapOrphans() {
@@ -302,6 +308,17 @@ void Supervisor::OnFirstFailure(size_t index) {
   BeginStop(ShellExitCode(end.how), SIGTERM);
 }
 
+void Supervisor::OnFirstPreempted() {
+  if (!deadline_.has_value()) deadline_ = Clock::now() + absl::ToChronoNanoseconds(job_.grace);
+}
+
+// The exit code is that of the first rank that ends with anything but 0 or kExitPreempted; there may be none.
+void Supervisor::GiveUpWaiting() {
+  Say(absl::StrCat(Rounded(job_.grace), " after the first rank exited with code ", kExitPreempted, ", ", LiveRanks(),
+                   " had not ended: SIGTERM now, SIGKILL ", GraceEnd()));
+  BeginStop(0, SIGTERM);
+}
+
 void Supervisor::BeginStop(int exit_code, int signal) {
   exit_code_ = exit_code;
   stop_signal_ = signal;
@@ -312,7 +329,9 @@ void Supervisor::BeginStop(int exit_code, int signal) {
 }
 
 void Supervisor::OnDeadline() {
-  if (phase_ == Phase::kStopping) {
+  if (phase_ == Phase::kRunning) {
+    GiveUpWaiting();
+  } else if (phase_ == Phase::kStopping) {
     Say(absl::StrCat(Rounded(job_.grace), " of grace are over: SIGKILL for ", LiveRanks()));
     KillAll();
   } else if (phase_ == Phase::kPrinting) {
@@ -346,12 +365,22 @@ void Supervisor::FinishOutput() {
   }
 }
 
-void Supervisor::PrintSummary() {
-  if (stop_signal_ == 0) return;
-  std::vector<RankEnd> others;
+std::vector<RankEnd> Supervisor::Ends(std::optional<size_t> but_for) const {
+  std::vector<RankEnd> ends;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (i != first_failure_ && ranks_[i].end.has_value()) others.push_back(*ranks_[i].end);
+    if (i != but_for && ranks_[i].end.has_value()) ends.push_back(*ranks_[i].end);
   }
+  return ends;
+}
+
+void Supervisor::PrintSummary() {
+  const std::vector<RankEnd> others = Ends(/*but_for=*/first_failure_);
+  // Told to stop or not: what counts is that the ranks have done it. A launcher that cannot print says that instead.
+  if (WasPreempted(others) && others.size() == static_cast<size_t>(job_.plan.nproc_per_node) && console_.error() == 0) {
+    exit_code_ = kExitPreempted;
+    return Say(DescribePreemption(others));
+  }
+  if (stop_signal_ == 0) return;
   if (first_failure_.has_value()) {
     const Rank& rank = ranks_[*first_failure_];
     const std::string when = absl::FormatTime("%Y-%m-%d %H:%M:%E3S", rank.end->when, absl::LocalTimeZone());

@@ -61,7 +61,7 @@ class Supervisor {
 
   // A phase is never left for an earlier one.
   enum class Phase {
-    kRunning,
+    kRunning,   // deadline_: for the others, once a rank has said that it was preempted.
     kStopping,  // All ranks were asked to stop and have until deadline_.
     kKilling,   // All were sent SIGKILL and should be gone long before deadline_.
     kPrinting,  // No process is left; what they printed is being written.
@@ -105,9 +105,12 @@ class Supervisor {
   void OnConsoleError(int error);
 
   void OnFirstFailure(size_t index);
+  void OnFirstPreempted();
+  void GiveUpWaiting();
   void BeginStop(int exit_code, int signal);
   void KillAll();
   void FinishOutput();
+  std::vector<RankEnd> Ends(std::optional<size_t> but_for) const;
   void PrintSummary();
 
   // A line of the launcher's own on standard error.
