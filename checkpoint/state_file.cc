@@ -13,9 +13,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,6 +70,18 @@ struct StateFile::Contents {
   std::unique_ptr<RandomAccessFile> file;
   StoredState state;
   std::vector<std::pair<std::string, std::string>> metadata;
+
+  // The whole file, mapped once for all who read rows of it.
+  absl::StatusOr<std::shared_ptr<const char>> Mapped() const {
+    absl::MutexLock lock(mutex);
+    if (map == nullptr) {
+      ABSL_ASSIGN_OR_RETURN(map, file->Map());
+    }
+    return map;
+  }
+
+  mutable absl::Mutex mutex;
+  mutable std::shared_ptr<const char> map ABSL_GUARDED_BY(mutex);  // null until somebody wants it
 
   absl::Status InThisFile(const absl::Status& status) const {
     if (status.ok()) return status;
@@ -317,6 +331,26 @@ absl::StatusOr<bool> ReadDirectly(const RandomAccessFile& file, const StoredStat
   return true;
 }
 
+absl::Status CheckRows(const TensorHeader& header, const StoredTensor& stored, absl::Span<const int64_t> rows,
+                       const at::Tensor& target) {
+  const auto refuse = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(header.name), " ", why...));
+  };
+  if (header.sizes.empty()) return refuse("has no dimension, and so no rows");
+  if (stored.conjugated || stored.negated || !IsRowMajor(stored)) return refuse("is not stored row-major");
+  for (const int64_t row : rows) {
+    if (row < 0 || row >= header.sizes[0]) return refuse("has ", header.sizes[0], " rows, and no row ", row);
+  }
+  std::vector<int64_t> sizes = header.sizes;
+  sizes[0] = static_cast<int64_t>(rows.size());
+  const bool fits = target.defined() && target.is_cpu() && target.is_contiguous() && !target.is_conj() &&
+                    !target.is_neg() && target.scalar_type() == header.dtype &&
+                    target.sizes() == at::IntArrayRef(sizes);
+  if (fits) return absl::OkStatus();
+  return refuse("gives rows of ", at::toString(header.dtype), " [", absl::StrJoin(sizes, ", "),
+                "], which the memory they are to go into is not");
+}
+
 // `targets`: places in the table of tensors, and where each goes.
 absl::Status ReadAllInto(const RandomAccessFile& file, const StoredState& state,
                          absl::Span<const std::pair<size_t, at::Tensor>> targets, const ReadOptions& options) {
@@ -496,6 +530,40 @@ absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>>
     result = ReadAllInto(*contents.file, contents.state, stored, options);
   });
   return contents.InThisFile(status.ok() ? result : status);
+}
+
+absl::Status StateFile::ReadRows(size_t place, absl::Span<const int64_t> rows, const at::Tensor& target,
+                                 const ReadOptions& options) const {
+  const Contents& contents = *part_->contents;
+  const StoredTensor& stored = contents.state.tensors[part_->indices.at(place)];
+  return contents.InThisFile([&]() -> absl::Status {
+    ABSL_RETURN_IF_ERROR(CheckRows(part_->headers[place], stored, rows, target));
+    if (target.numel() == 0) return absl::OkStatus();
+    std::shared_ptr<const char> map;
+    if (options.map) {
+      ABSL_ASSIGN_OR_RETURN(map, contents.Mapped());
+    }
+    const auto row_bytes = static_cast<int64_t>(target.nbytes() / rows.size());
+    const int64_t begin = contents.state.storages[stored.storage].begin + Extent(stored).first;
+    char* memory = static_cast<char*>(target.mutable_data_ptr());
+    for (size_t i = 0, end; i < rows.size(); i = end) {
+      // What lies together is read at once.
+      for (end = i + 1; end < rows.size() && rows[end] == rows[end - 1] + 1;) ++end;
+      const int64_t offset = begin + rows[i] * row_bytes, num_bytes = static_cast<int64_t>(end - i) * row_bytes;
+      if (map != nullptr) {
+        std::memcpy(memory, map.get() + offset, num_bytes);
+      } else {
+        ABSL_RETURN_IF_ERROR(contents.file->Read(offset, num_bytes, memory));
+      }
+      memory += num_bytes;
+    }
+    return absl::OkStatus();
+  }());
+}
+
+std::optional<uint32_t> StateFile::checksum(size_t place) const {
+  const StoredState& state = part_->contents->state;
+  return state.storages[state.tensors[part_->indices.at(place)].storage].crc32;
 }
 
 absl::Status StateFile::Verify(const Progress& progress) const {

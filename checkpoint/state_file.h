@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -97,6 +98,17 @@ class StateFile {
   // that reads the file twice, on as many threads as LibTorch uses. With `map` the file is mapped and copied from:
   // faster, nothing is verified, and what ReadOptions says of mapped files holds for the call. `device` means nothing here.
   absl::Status ReadInto(absl::Span<const std::pair<size_t, at::Tensor>> targets, const ReadOptions& options = {}) const;
+
+  // Some rows of the tensor at a place in tensors(): of those along its first dimension, these, in this order, into
+  // `target`, row-major memory of the CPU with the tensor's dtype and sizes [rows.size(), and the others of the
+  // tensor]. Nothing else is read, and nothing is verified; of the options only `map` counts. Errors: DataLoss if the
+  // file was cut meanwhile; InvalidArgument if a row is not there, the tensor has no dimension or is not stored
+  // row-major, or `target` is another.
+  absl::Status ReadRows(size_t place, absl::Span<const int64_t> rows, const at::Tensor& target,
+                        const ReadOptions& options = {}) const;
+
+  // The CRC-32, if the file has it, of what is verified with the tensor at a place in tensors(), which must be there.
+  std::optional<uint32_t> checksum(size_t place) const;
 
   // Compares the checksums of all tensors of this part. `progress` (may be empty) is called, from any thread but one at
   // a time, with the bytes done and the bytes in all.

@@ -73,7 +73,7 @@ REPOSITORIES = {
         version = "scikit-learn 1.9.1",
         sha256 = "third_party/wheels/scikit_learn.lock",
         used_by = "test",
-        why = "the data set that //trainers:linear trains on by default",
+        why = "the data sets that //trainers:linear and //trainers:mlp train on by default",
     ),
     "safetensors_python": struct(
         version = "0.8.0",
@@ -223,7 +223,10 @@ def unregistered_test_dependencies():
         wheel_repository,
         name = "diabetes",
         build_file_content = build_file(Label("//third_party/diabetes:targets.bzl"), "diabetes_targets"),
-        keep = ["sklearn/datasets/data/diabetes_*.csv.gz"],
+        keep = [
+            "sklearn/datasets/data/diabetes_*.csv.gz",
+            "sklearn/datasets/data/digits.csv.gz",
+        ],
         lock = Label("//third_party/wheels:scikit_learn.lock"),
         python_version = "3.12",
     )

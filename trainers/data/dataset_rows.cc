@@ -28,10 +28,10 @@ constexpr double kMaxClass = static_cast<double>(int64_t{1} << 53);
 
 // On this thread alone, where index_select would start LibTorch's workers for whoever reads ahead.
 void CopyRows(const at::Tensor& from, absl::Span<const int64_t> rows, const at::Tensor& to) {
-  const size_t row_bytes = from.nbytes() / from.size(0);
+  if (to.numel() == 0) return;
+  const size_t row_bytes = to.nbytes() / rows.size();
   const char* const source = static_cast<const char*>(from.const_data_ptr());
   char* target = static_cast<char*>(to.mutable_data_ptr());
-  if (row_bytes == 0) return;
   for (const int64_t row : rows) {
     std::memcpy(target, source + row * row_bytes, row_bytes);
     target += row_bytes;
