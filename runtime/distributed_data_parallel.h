@@ -121,18 +121,23 @@ class DistributedDataParallel {
   // Errors: those of ProcessGroup::Agree. Not for a group of LibTorch's own (Unimplemented).
   absl::StatusOr<bool> EveryRankHasBatch(bool mine) { return core_->EveryRankHasBatch(mine); }
 
-  // While one lives, Forward and Backward are local and gradients add up: for all micro-batches of a step but the last.
+  // While an active one lives, Forward and Backward are local and gradients add up. For accumulation over micro-batches:
+  //
+  //   auto no_sync = ddp->NoSync(micro + 1 < num_micro_batches);
   class NoSyncScope {
    public:
-    explicit NoSyncScope(internal::DataParallel& core) : core_(core) { core_.AddNoSync(1); }
+    NoSyncScope(internal::DataParallel& core, bool is_active) : core_(core), change_(is_active ? 1 : 0) {
+      core_.AddNoSync(change_);
+    }
     NoSyncScope(const NoSyncScope&) = delete;
     NoSyncScope& operator=(const NoSyncScope&) = delete;
-    ~NoSyncScope() { core_.AddNoSync(-1); }
+    ~NoSyncScope() { core_.AddNoSync(-change_); }
 
    private:
     internal::DataParallel& core_;
+    const int change_;
   };
-  [[nodiscard]] NoSyncScope NoSync() { return NoSyncScope(*core_); }
+  [[nodiscard]] NoSyncScope NoSync(bool is_active = true) { return NoSyncScope(*core_, is_active); }
 
   const std::shared_ptr<Module>& module() const { return module_; }
 

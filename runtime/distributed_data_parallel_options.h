@@ -24,6 +24,11 @@ struct DistributedDataParallelOptions {
   // that something travels early, until they are `first_bucket_bytes`. At least 1.
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
+  // After the first Backward the buckets are made anew, in the order in which gradients came. Without, they are from the
+  // beginning what they become if gradients come in the opposite order of the parameters, and stay so: sums over three
+  // and more ranks are then added up in the same order in every step of every process, and a run that is resumed makes,
+  // bit for bit, what the unbroken one would have made.
+  bool rebuild_buckets = true;
   // Before each Forward the buffers become the main rank's: running means of batch normalization, for example.
   bool broadcast_buffers = true;
   // Parameters may have no part in a rank's loss, others at each step: Forward looks for them in the graph of its outputs.

@@ -79,7 +79,7 @@ std::optional<c10::ScalarType> CompressedType(GradientCompression compression) {
 
 std::string Describe(const DistributedDataParallelOptions& options) {
   return absl::StrCat("options bucket_bytes=", options.bucket_bytes, " first_bucket_bytes=", options.first_bucket_bytes,
-                      " broadcast_buffers=", options.broadcast_buffers,
+                      " rebuild_buckets=", options.rebuild_buckets, " broadcast_buffers=", options.broadcast_buffers,
                       " find_unused_parameters=", options.find_unused_parameters,
                       " gradient_as_bucket_view=", options.gradient_as_bucket_view,
                       " static_graph=", options.static_graph, " compression=", static_cast<int>(options.compression));
@@ -187,6 +187,7 @@ absl::Status DataParallel::Connect() {
         std::make_unique<TorchReducer>(torch_group_, parameters_->reduced(),
                                        ReducerOptions{.bucket_bytes = options_.bucket_bytes,
                                                       .first_bucket_bytes = options_.first_bucket_bytes,
+                                                      .rebuild_buckets = options_.rebuild_buckets,
                                                       .find_unused_parameters = options_.find_unused_parameters,
                                                       .gradient_as_bucket_view = options_.gradient_as_bucket_view,
                                                       .static_graph = options_.static_graph,

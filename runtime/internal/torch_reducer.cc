@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -47,6 +48,35 @@ std::vector<bool> SparseOnes(const std::vector<ReducedParameter>& parameters) {
   return sparse;
 }
 
+// Python's, until the order in which gradients come is known: all in one, unless unused parameters are looked for, when
+// the buckets are never made anew.
+std::vector<std::vector<size_t>> FirstBuckets(const std::vector<at::Tensor>& tensors, const std::vector<bool>& sparse,
+                                              const ReducerOptions& options) {
+  std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
+  if (options.find_unused_parameters && !options.static_graph) {
+    limits = {static_cast<size_t>(options.bucket_bytes)};
+    if (options.first_bucket_bytes < options.bucket_bytes) {
+      limits.insert(limits.begin(), static_cast<size_t>(options.first_bucket_bytes));
+    }
+  }
+  std::vector<std::vector<size_t>> buckets =
+      std::get<0>(c10d::compute_bucket_assignment_by_size(tensors, limits, sparse));
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+// What the buckets become if the gradients come in the opposite order of the parameters.
+std::vector<std::vector<size_t>> LastingBuckets(std::vector<at::Tensor> tensors, std::vector<bool> sparse,
+                                                const ReducerOptions& options) {
+  std::vector<int64_t> indices(tensors.size());
+  std::iota(indices.rbegin(), indices.rend(), 0);
+  std::reverse(tensors.begin(), tensors.end());
+  const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
+                                      static_cast<size_t>(options.bucket_bytes)};
+  // With indices of our own LibTorch looks up `sparse` by them.
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(tensors, limits, sparse, indices));
+}
+
 // Lets gradients travel as Half or BFloat16: half the bytes, and three digits.
 class CompressHook final : public c10d::CppCommHookInterface<GroupPtr> {
  public:
@@ -79,6 +109,7 @@ class TorchReducer::OpenReducer : public c10d::Reducer {
     const std::lock_guard<std::mutex> lock(mutex_);
     return expect_autograd_hooks_;
   }
+  void KeepBuckets() { has_rebuilt_bucket_ = true; }
 };
 
 // The first backward of a static graph only counts how often each gradient comes, and all are averaged at its end.
@@ -93,12 +124,14 @@ namespace {
 // as unused; and asks for the averaging at the end of a static graph's first backward.
 template <typename State>
 struct Watch : torch::autograd::Function<Watch<State>> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                torch::autograd::variable_list outputs, std::shared_ptr<State> state) {
+  // at::TensorList is the only list in which LibTorch finds what is to be differentiated.
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList outputs,
+                                                std::shared_ptr<State> state) {
     context->set_materialize_grads(false);
     if (state != nullptr) context->saved_data["state"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(state));
-    for (at::Tensor& output : outputs) output = output.clone();
-    return outputs;
+    torch::autograd::variable_list passed_on;
+    for (const at::Tensor& output : outputs) passed_on.push_back(output.clone());
+    return passed_on;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -139,15 +172,8 @@ TorchReducer::TorchReducer(const GroupPtr& group, std::vector<ReducedParameter> 
     : parameters_(std::move(parameters)), options_(options) {
   const std::vector<at::Tensor> tensors = TensorsOf(parameters_);
   const std::vector<bool> sparse = SparseOnes(parameters_);
-  const auto first = static_cast<size_t>(options.first_bucket_bytes), later = static_cast<size_t>(options.bucket_bytes);
-  // Before the first backward nobody knows in which order gradients come; then the buckets are made anew, unless unused
-  // parameters are looked for.
-  const bool will_rebuild = options.static_graph || !options.find_unused_parameters;
-  const std::vector<size_t> limits =
-      will_rebuild ? std::vector<size_t>{std::numeric_limits<int64_t>::max()} : std::vector<size_t>{first, later};
   std::vector<std::vector<size_t>> buckets =
-      std::get<0>(c10d::compute_bucket_assignment_by_size(tensors, limits, sparse));
-  std::reverse(buckets.begin(), buckets.end());
+      options.rebuild_buckets ? FirstBuckets(tensors, sparse, options) : LastingBuckets(tensors, sparse, options);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters_.size(); ++i) names.emplace(i, parameters_[i].name);
   reducer_ = std::make_shared<OpenReducer>(tensors, std::move(buckets), group, sparse, options.bucket_bytes,
@@ -158,6 +184,7 @@ TorchReducer::TorchReducer(const GroupPtr& group, std::vector<ReducedParameter> 
   if (options.compress_to.has_value()) {
     reducer_->register_comm_hook(std::make_unique<CompressHook>(group, *options.compress_to));
   }
+  if (!options.rebuild_buckets) reducer_->KeepBuckets();
   if (options.static_graph) {
     reducer_->set_static_graph();
     static_graph_ = std::make_shared<StaticGraph>();
@@ -188,7 +215,7 @@ void TorchReducer::AfterForward(bool is_synchronized, std::vector<at::Tensor*> o
   if (outputs.empty()) return;
   torch::autograd::variable_list plain;
   for (const at::Tensor* output : outputs) plain.push_back(*output);
-  const auto watched = Watch<StaticGraph>::apply(plain, counts ? static_graph_ : nullptr);
+  const auto watched = Watch<StaticGraph>::apply(at::TensorList(plain), counts ? static_graph_ : nullptr);
   for (size_t i = 0; i < outputs.size(); ++i) *outputs[i] = watched[i];
 }
 

@@ -24,6 +24,7 @@ namespace cohort::internal {
 
 struct ReducerOptions {
   int64_t bucket_bytes = 0, first_bucket_bytes = 0;
+  bool rebuild_buckets = true;
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
   bool static_graph = false;
@@ -52,7 +53,7 @@ class TorchReducer {
                const ReducerOptions& options);
   ~TorchReducer();
 
-  // Collective after the first backward: the buckets are then made anew, in the order in which gradients came.
+  // Collective after the first backward, if the buckets are then made anew.
   void BeforeForward(bool is_synchronized);
 
   // Local. `outputs` are what forward returned; all that are to be differentiated are replaced, if the graph is to be

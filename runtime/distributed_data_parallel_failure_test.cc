@@ -1,0 +1,181 @@
+// What poisons the group: each TEST has one of its own. Every survivor gets the same error, and nobody waits for the
+// deadline, which is longer than a TEST may take.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/log/absl_check.h"
+#include "absl/status/status.h"
+#include "absl/status/status_matchers.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cohort/runtime/distributed_data_parallel.h"
+#include "cohort/runtime/init_process_group.h"
+#include "cohort/runtime/process_group.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "torch/torch.h"
+
+namespace cohort {
+namespace {
+
+using absl_testing::IsOk;
+using absl_testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class FailureTest : public ::testing::Test {
+ protected:
+  FailureTest() {
+    auto connected =
+        InitProcessGroup({.backend = "gloo", .init_timeout = absl::Seconds(60), .timeout = absl::Minutes(10)});
+    ABSL_CHECK_OK(connected.status());
+    group_ = *std::move(connected);
+  }
+
+  bool IsOdd() const { return group_->rank() == group_->world_size() - 1; }
+  std::string OddRank() const { return absl::StrCat("rank ", group_->world_size() - 1, ": "); }
+
+  std::unique_ptr<ProcessGroup> group_;
+};
+
+// Throws if the input is negative; `second` has its part only if the input is not zero.
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    first = register_module("first", torch::nn::Linear(2, 1));
+    second = register_module("second", torch::nn::Linear(2, 1));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const double sum = x.sum().item<double>();
+    TORCH_CHECK_VALUE(sum >= 0, "negative input");
+    const at::Tensor one = first(x);
+    return sum == 0 ? one : one + second(x);
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+using Ddp = DistributedDataParallel<NetImpl>;
+
+std::unique_ptr<Ddp> Wrap(ProcessGroup& group, const DistributedDataParallelOptions& options = {}) {
+  auto made = Ddp::Create(&group, std::make_shared<NetImpl>(), options);
+  ABSL_CHECK_OK(made.status());
+  return *std::move(made);
+}
+
+absl::Status Step(Ddp& ddp, double input) {
+  auto output = ddp.Forward(at::full({1, 2}, input));
+  return output.ok() ? ddp.Backward(output->sum()) : output.status();
+}
+
+TEST_F(FailureTest, WhatForwardThrowsOnOneRankIsTheErrorOfAllAtOnce) {
+  auto ddp = Wrap(*group_);
+  ASSERT_THAT(Step(*ddp, 1), IsOk());
+  EXPECT_THAT(Step(*ddp, IsOdd() ? -1 : 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Forward: negative input"))));
+  if (group_->world_size() > 1) {
+    EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("negative input")));
+  }
+}
+
+TEST_F(FailureTest, WhatBackwardThrowsOnOneRankIsTheErrorOfAllAtOnce) {
+  auto ddp = Wrap(*group_);
+  auto output = ddp->Forward(at::ones({1, 2}));
+  ASSERT_THAT(output, IsOk());
+  if (IsOdd()) output->register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK_VALUE(false, "not this one"); });
+  EXPECT_THAT(ddp->Backward(output->sum()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Backward: not this one"))));
+}
+
+TEST_F(FailureTest, ARankThatUsesFewerParametersNamesThemToAllAtOnce) {
+  if (group_->world_size() == 1) return;  // nobody would wait
+  auto ddp = Wrap(*group_);
+  ASSERT_THAT(Step(*ddp, 1), IsOk());
+  EXPECT_THAT(
+      Step(*ddp, IsOdd() ? 0 : 1),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(OddRank()), HasSubstr("2 of 4 parameters got no gradient: second.weight, second.bias"),
+                     HasSubstr("find_unused_parameters"))));
+}
+
+TEST_F(FailureTest, FindUnusedParametersAllowsThat) {
+  auto ddp = Wrap(*group_, {.find_unused_parameters = true});
+  for (const double input : {1.0, 0.0, 1.0}) EXPECT_THAT(Step(*ddp, IsOdd() ? input : 1), IsOk());
+  EXPECT_THAT(group_->Shutdown(), IsOk());
+}
+
+TEST_F(FailureTest, ARankThatForgetsBackwardIsFoundAtItsNextForward) {
+  auto ddp = Wrap(*group_);
+  if (!IsOdd()) {
+    EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(OddRank())));
+    return;
+  }
+  ASSERT_THAT(ddp->Forward(at::ones({1, 2})), IsOk());
+  EXPECT_THAT(ddp->Forward(at::ones({1, 2})),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the Forward before has had no Backward")));
+}
+
+TEST_F(FailureTest, BackwardTwiceIsAnError) {
+  auto ddp = Wrap(*group_);
+  auto output = ddp->Forward(at::ones({1, 2}));
+  ASSERT_THAT(output, IsOk());
+  ASSERT_THAT(ddp->Backward(output->sum()), IsOk());
+  const absl::Status again = ddp->Backward(output->sum());
+  EXPECT_THAT(again, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no Forward, with gradients, since")));
+}
+
+TEST_F(FailureTest, AChangedParameterIsNamedAtTheNextForward) {
+  auto ddp = Wrap(*group_);
+  ASSERT_THAT(Step(*ddp, 1), IsOk());
+  ddp->module()->second->bias.set_requires_grad(false);
+  EXPECT_THAT(Step(*ddp, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("second.bias no longer needs a gradient")));
+}
+
+TEST_F(FailureTest, AnAddedParameterIsFoundAtTheNextForward) {
+  auto ddp = Wrap(*group_);
+  ddp->module()->register_module("third", torch::nn::Linear(1, 1));
+  EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(2 more)")));
+}
+
+TEST_F(FailureTest, AbortReachesTheOthersInBackward) {
+  auto ddp = Wrap(*group_);
+  ASSERT_THAT(Step(*ddp, 1), IsOk());
+  const absl::Status status = IsOdd() ? group_->Abort(absl::DataLossError("row 7 is broken")) : Step(*ddp, 1);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, absl::StrCat(OddRank(), "row 7 is broken")));
+}
+
+TEST_F(FailureTest, APoisonedGroupWrapsNothing) {
+  if (group_->world_size() == 1) return;
+  const absl::Status lost = IsOdd() ? group_->Abort(absl::DataLossError("lost")) : group_->Barrier();
+  ASSERT_THAT(lost, StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Ddp::Create(group_.get(), std::make_shared<NetImpl>()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("lost")));
+}
+
+TEST_F(FailureTest, AnOutputThatNobodyKnowsIsRefusedWhereItMustBeLookedInto) {
+  struct Unknown {
+    at::Tensor inside;
+  };
+  struct OpaqueImpl : torch::nn::Module {
+    OpaqueImpl() { weight = register_parameter("weight", at::ones({2})); }
+    Unknown forward(const at::Tensor& x) { return {.inside = x * weight}; }
+    at::Tensor weight;
+  };
+  auto ddp = DistributedDataParallel<OpaqueImpl>::Create(group_.get(), std::make_shared<OpaqueImpl>(),
+                                                         {.find_unused_parameters = group_->world_size() > 1});
+  ASSERT_THAT(ddp, IsOk());
+  auto output = (*ddp)->Forward(at::ones({2}));
+  if (group_->world_size() == 1) {
+    EXPECT_THAT((*ddp)->Backward(output->inside.sum()), IsOk());
+  } else {
+    EXPECT_THAT(output.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("VisitTensors")));
+  }
+}
+
+}  // namespace
+}  // namespace cohort
