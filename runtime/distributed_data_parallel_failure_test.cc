@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
@@ -59,93 +60,119 @@ struct NetImpl : torch::nn::Module {
 
 using Ddp = DistributedDataParallel<NetImpl>;
 
-std::unique_ptr<Ddp> Wrap(ProcessGroup& group, const DistributedDataParallelOptions& options = {}) {
-  auto made = Ddp::Create(&group, std::make_shared<NetImpl>(), options);
-  ABSL_CHECK_OK(made.status());
-  return *std::move(made);
-}
-
 absl::Status Step(Ddp& ddp, double input) {
   auto output = ddp.Forward(at::full({1, 2}, input));
   return output.ok() ? ddp.Backward(output->sum()) : output.status();
 }
 
+// Wraps a model and calls `body`. Where another rank fails early, already wrapping it may fail with that error.
+absl::Status With(ProcessGroup& group, absl::FunctionRef<absl::Status(Ddp& ddp)> body,
+                  const DistributedDataParallelOptions& options = {}) {
+  auto ddp = Ddp::Create(&group, std::make_shared<NetImpl>(), options);
+  return ddp.ok() ? body(**ddp) : ddp.status();
+}
+
+// A step with each of `inputs`, until one fails.
+absl::Status Steps(ProcessGroup& group, const std::vector<double>& inputs,
+                   const DistributedDataParallelOptions& options = {}) {
+  return With(
+      group,
+      [&](Ddp& ddp) {
+        absl::Status status;
+        for (const double input : inputs) {
+          if (status.ok()) status = Step(ddp, input);
+        }
+        return status;
+      },
+      options);
+}
+
 TEST_F(FailureTest, WhatForwardThrowsOnOneRankIsTheErrorOfAllAtOnce) {
-  auto ddp = Wrap(*group_);
-  ASSERT_THAT(Step(*ddp, 1), IsOk());
-  EXPECT_THAT(Step(*ddp, IsOdd() ? -1 : 1),
+  EXPECT_THAT(Steps(*group_, {1, IsOdd() ? -1.0 : 1.0, 1}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Forward: negative input"))));
   if (group_->world_size() > 1) {
-    EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("negative input")));
+    EXPECT_THAT(group_->Barrier(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("negative input")));
   }
 }
 
 TEST_F(FailureTest, WhatBackwardThrowsOnOneRankIsTheErrorOfAllAtOnce) {
-  auto ddp = Wrap(*group_);
-  auto output = ddp->Forward(at::ones({1, 2}));
-  ASSERT_THAT(output, IsOk());
-  if (IsOdd()) output->register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK_VALUE(false, "not this one"); });
-  EXPECT_THAT(ddp->Backward(output->sum()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Backward: not this one"))));
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    auto output = ddp.Forward(at::ones({1, 2}));
+    if (!output.ok()) return output.status();
+    if (IsOdd()) {
+      output->register_hook([](const at::Tensor& gradient) {
+        TORCH_CHECK_VALUE(false, "not this one");
+        return gradient;
+      });
+    }
+    return ddp.Backward(output->sum());
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Backward: not this one"))));
 }
 
 TEST_F(FailureTest, ARankThatUsesFewerParametersNamesThemToAllAtOnce) {
   if (group_->world_size() == 1) return;  // nobody would wait
-  auto ddp = Wrap(*group_);
-  ASSERT_THAT(Step(*ddp, 1), IsOk());
   EXPECT_THAT(
-      Step(*ddp, IsOdd() ? 0 : 1),
+      Steps(*group_, {1, IsOdd() ? 0.0 : 1.0}),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr(OddRank()), HasSubstr("2 of 4 parameters got no gradient: second.weight, second.bias"),
                      HasSubstr("find_unused_parameters"))));
 }
 
 TEST_F(FailureTest, FindUnusedParametersAllowsThat) {
-  auto ddp = Wrap(*group_, {.find_unused_parameters = true});
-  for (const double input : {1.0, 0.0, 1.0}) EXPECT_THAT(Step(*ddp, IsOdd() ? input : 1), IsOk());
+  EXPECT_THAT(Steps(*group_, {1, IsOdd() ? 0.0 : 1.0, 1, 1}, {.find_unused_parameters = true}), IsOk());
   EXPECT_THAT(group_->Shutdown(), IsOk());
 }
 
 TEST_F(FailureTest, ARankThatForgetsBackwardIsFoundAtItsNextForward) {
-  auto ddp = Wrap(*group_);
-  if (!IsOdd()) {
-    EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(OddRank())));
-    return;
-  }
-  ASSERT_THAT(ddp->Forward(at::ones({1, 2})), IsOk());
-  EXPECT_THAT(ddp->Forward(at::ones({1, 2})),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the Forward before has had no Backward")));
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    if (!IsOdd()) return Step(ddp, 1);
+    const absl::Status first = ddp.Forward(at::ones({1, 2})).status();
+    return first.ok() ? ddp.Forward(at::ones({1, 2})).status() : first;
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr(absl::StrCat(OddRank(),
+                                                      "DistributedDataParallel::Forward: the Forward before has "
+                                                      "had no Backward"))));
 }
 
 TEST_F(FailureTest, BackwardTwiceIsAnError) {
-  auto ddp = Wrap(*group_);
-  auto output = ddp->Forward(at::ones({1, 2}));
-  ASSERT_THAT(output, IsOk());
-  ASSERT_THAT(ddp->Backward(output->sum()), IsOk());
-  const absl::Status again = ddp->Backward(output->sum());
-  EXPECT_THAT(again, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no Forward, with gradients, since")));
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    auto output = ddp.Forward(at::ones({1, 2}));
+    if (!output.ok()) return output.status();
+    const at::Tensor loss = output->sum();
+    const absl::Status first = ddp.Backward(loss);
+    return first.ok() ? ddp.Backward(loss) : first;
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no Forward, with gradients, since")));
 }
 
 TEST_F(FailureTest, AChangedParameterIsNamedAtTheNextForward) {
-  auto ddp = Wrap(*group_);
-  ASSERT_THAT(Step(*ddp, 1), IsOk());
-  ddp->module()->second->bias.set_requires_grad(false);
-  EXPECT_THAT(Step(*ddp, 1),
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    if (absl::Status first = Step(ddp, 1); !first.ok()) return first;
+    ddp.module()->second->bias.set_requires_grad(false);
+    return Step(ddp, 1);
+  });
+  EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("second.bias no longer needs a gradient")));
 }
 
 TEST_F(FailureTest, AnAddedParameterIsFoundAtTheNextForward) {
-  auto ddp = Wrap(*group_);
-  ddp->module()->register_module("third", torch::nn::Linear(1, 1));
-  EXPECT_THAT(Step(*ddp, 1), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(2 more)")));
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    ddp.module()->register_module("third", torch::nn::Linear(1, 1));
+    return Step(ddp, 1);
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(2 more)")));
 }
 
 TEST_F(FailureTest, AbortReachesTheOthersInBackward) {
-  auto ddp = Wrap(*group_);
-  ASSERT_THAT(Step(*ddp, 1), IsOk());
-  const absl::Status status = IsOdd() ? group_->Abort(absl::DataLossError("row 7 is broken")) : Step(*ddp, 1);
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    const absl::Status first = Step(ddp, 1);
+    if (!first.ok()) return first;
+    return IsOdd() ? group_->Abort(absl::DataLossError("row 7 is broken")) : Step(ddp, 1);
+  });
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, absl::StrCat(OddRank(), "row 7 is broken")));
 }
 
@@ -168,13 +195,15 @@ TEST_F(FailureTest, AnOutputThatNobodyKnowsIsRefusedWhereItMustBeLookedInto) {
   };
   auto ddp = DistributedDataParallel<OpaqueImpl>::Create(group_.get(), std::make_shared<OpaqueImpl>(),
                                                          {.find_unused_parameters = group_->world_size() > 1});
-  ASSERT_THAT(ddp, IsOk());
-  auto output = (*ddp)->Forward(at::ones({2}));
   if (group_->world_size() == 1) {
+    ASSERT_THAT(ddp, IsOk());
+    auto output = (*ddp)->Forward(at::ones({2}));
+    ASSERT_THAT(output, IsOk());
     EXPECT_THAT((*ddp)->Backward(output->inside.sum()), IsOk());
-  } else {
-    EXPECT_THAT(output.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("VisitTensors")));
+    return;
   }
+  const absl::Status status = ddp.ok() ? (*ddp)->Forward(at::ones({2})).status() : ddp.status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("VisitTensors")));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "torch/csrc/autograd/variable.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/comm.hpp"
+#include "torch/csrc/distributed/c10d/logger.hpp"
 #include "torch/csrc/distributed/c10d/reducer.hpp"
 
 namespace cohort::internal {
@@ -184,6 +185,8 @@ TorchReducer::TorchReducer(const GroupPtr& group, std::vector<ReducedParameter> 
   if (options.compress_to.has_value()) {
     reducer_->register_comm_hook(std::make_unique<CompressHook>(group, *options.compress_to));
   }
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
   if (!options.rebuild_buckets) reducer_->KeepBuckets();
   if (options.static_graph) {
     reducer_->set_static_graph();

@@ -17,6 +17,7 @@
 #include "c10/util/intrusive_ptr.h"
 
 namespace c10d {
+class Logger;
 class ProcessGroup;
 }  // namespace c10d
 
@@ -73,6 +74,7 @@ class TorchReducer {
   const std::vector<ReducedParameter> parameters_;
   const ReducerOptions options_;
   std::shared_ptr<OpenReducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;  // the reducer writes to it without asking whether there is one
   std::shared_ptr<StaticGraph> static_graph_;
 };
 
