@@ -2,8 +2,6 @@
 // disk, one job for each. RunLedger says what must be true of the directory afterwards; the rank that is left must not
 // hang, and must not say OK of a checkpoint that is not there.
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,10 +40,9 @@
 #include "cohort/checkpoint/testing/run_ledger.h"
 #include "cohort/checkpoint/torch_file.h"
 #include "cohort/checkpoint/writable_file.h"
-#include "cohort/runtime/init_process_group.h"
 #include "cohort/runtime/process_group.h"
-#include "cohort/runtime/rank_info.h"
 #include "cohort/tests/faults/disk_shim.h"
+#include "cohort/tests/faults/forked_job.h"
 #include "cohort/tests/faults/small_disk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -56,6 +53,7 @@ namespace {
 using ::absl_testing::IsOk;
 using ::cohort::testing::DiskCall;
 using ::cohort::testing::DiskShim;
+using ::cohort::testing::ForkedJob;
 using ::cohort::testing::FreshDirectoryInMemory;
 using ::cohort::testing::ManagerSave;
 using ::cohort::testing::NamesIn;
@@ -73,71 +71,6 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 FileSystem& Disk() { return *FileSystem::Posix(); }
-
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof(address);
-  ABSL_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-             getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
-absl::StatusOr<std::unique_ptr<ProcessGroup>> Connect(int rank, int port) {
-  return InitProcessGroup({.backend = "gloo",
-                           .init_timeout = absl::Seconds(60),
-                           .timeout = absl::Seconds(60),
-                           .rank_info = RankInfo{.rank = rank,
-                                                 .world_size = 2,
-                                                 .local_rank = rank,
-                                                 .local_world_size = 2,
-                                                 .master_addr = "127.0.0.1",
-                                                 .master_port = port}});
-}
-
-// What a rank does with the group, in a process of its own; `other` is the other rank's process, on rank 0.
-using Body = std::function<absl::Status(ProcessGroup& group, pid_t other)>;
-
-// A job of two ranks. Each ends with what its body returned in a file, or is killed.
-class Job {
- public:
-  explicit Job(const Body& body) : reports_(FreshDirectoryInMemory()) {
-    const int port = FreePort();
-    pids_[1] = Start(1, port, body);
-    pids_[0] = Start(0, port, body);
-  }
-
-  pid_t pid(int rank) const { return pids_[rank]; }
-
-  // Waits. "killed", "OK" or an error, by rank.
-  std::vector<std::string> Wait() {
-    std::vector<std::string> ends;
-    for (const int rank : {0, 1}) {
-      int status = 0;
-      ABSL_CHECK_EQ(waitpid(pids_[rank], &status, 0), pids_[rank]);
-      const bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-      ends.push_back(was_killed ? "killed" : ReadFile(Report(rank)));
-    }
-    return ends;
-  }
-
- private:
-  std::string Report(int rank) const { return absl::StrCat(reports_, "/", rank); }
-
-  pid_t Start(int rank, int port, const Body& body) {
-    const pid_t pid = fork();
-    if (pid != 0) return pid;
-    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = Connect(rank, port);
-    absl::Status ended = group.status();
-    if (group.ok()) ended = body(**group, pids_[1]);
-    WriteFile(Report(rank), ended.ok() ? "OK" : ended.ToString());
-    _exit(0);
-  }
-
-  const std::string reports_;
-  pid_t pids_[2] = {0, 0};
-};
 
 // What rank 0 does before a call to the disk.
 using Disturbance = std::function<int(pid_t other)>;
@@ -180,7 +113,9 @@ int DisturbEveryCall(const Disturbance& disturbance,
     SCOPED_TRACE(absl::StrCat("call ", n));
     const RunLedger ledger(Disk(), save.directory, save.policy);
     save.step = ++save.save;
-    Job job([&](ProcessGroup& group, pid_t other) { return SaveDisturbed(group, other, save, n, disturbance, mark); });
+    ForkedJob job([&](ProcessGroup& group, const std::vector<pid_t>& pids) {
+      return SaveDisturbed(group, pids[1], save, n, disturbance, mark);
+    });
     const std::vector<std::string> ends = job.Wait();
     const bool saved = ends[0] == "OK" || ends[1] == "OK";
     EXPECT_THAT(ledger.Check(Disk(), save.step, save.save, saved), IsEmpty()) << ends[0] << ", " << ends[1];
@@ -246,7 +181,7 @@ TEST(KilledRanksTest, TheMainRankAtRandomMoments) {
   for (int i = 1; i <= 200; ++i) {
     save.step = 100'000 * i;
     const RunLedger before(Disk(), dir, {});
-    Job job([&](ProcessGroup& group, pid_t) { return SaveForEver(group, save); });
+    ForkedJob job([&](ProcessGroup& group, const std::vector<pid_t>&) { return SaveForEver(group, save); });
     // From the moment when the first of them is there, however long the ranks need to meet.
     const std::string first = absl::StrFormat("step_%08d", save.step);
     while (Disk().ReadLink(dir + "/latest").value_or("") < first) absl::SleepFor(absl::Milliseconds(1));
@@ -307,7 +242,7 @@ TEST(RemovedWhileLoadingTest, WhoHasOpenedACheckpointReadsItToItsEnd) {
     }
     char byte = 0;
     ASSERT_EQ(read(opened[0], &byte, 1), 1);
-    Job job([&](ProcessGroup& group, pid_t) { return OpenAndSave(group, Disk(), save); });
+    ForkedJob job([&](ProcessGroup& group, const std::vector<pid_t>&) { return OpenAndSave(group, Disk(), save); });
     EXPECT_THAT(job.Wait(), Each("OK"));
     EXPECT_THAT(NamesIn(save.directory), ElementsAre(".cohort-lock", "latest", "run.json", "step_00000002"));
     ASSERT_EQ(write(go[1], "g", 1), 1);

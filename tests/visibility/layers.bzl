@@ -10,7 +10,12 @@ visibility("//...")
 # (targets, packages that must not see them). One package stands for its top folder.
 LAYERS = [
     (
-        ["//runtime", "//runtime:init_process_group", "//runtime:tensor_collectives"],
+        [
+            "//runtime",
+            "//runtime:distributed_data_parallel",
+            "//runtime:init_process_group",
+            "//runtime:tensor_collectives",
+        ],
         ["checkpoint", "models"],
     ),
     (
