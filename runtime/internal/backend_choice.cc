@@ -21,6 +21,12 @@ namespace {
 
 constexpr int kNumFields = 7;
 
+// What a rank's device was chosen by.
+std::string DescribeChoice(const RankFacts& facts) {
+  return absl::StrCat(facts.has_local_rank ? absl::StrCat("LOCAL_RANK=", facts.local_rank) : "LOCAL_RANK is not set",
+                      ", ", facts.visible_devices);
+}
+
 // OK if every rank can use NCCL on a device of its own.
 absl::Status CheckNccl(const std::vector<RankFacts>& ranks) {
   std::map<std::string, int> rank_on_device;
@@ -34,8 +40,9 @@ absl::Status CheckNccl(const std::vector<RankFacts>& ranks) {
     const auto [other, is_new] = rank_on_device.emplace(facts.devices[*device], rank);
     if (!is_new) {
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", other->second, " and rank ", rank, " cannot both use nccl on one device, GPU ",
-                       other->first, " (LOCAL_RANK=", facts.local_rank, ", ", facts.visible_devices, ")"));
+          absl::StrCat("rank ", other->second, " and rank ", rank, " cannot both use nccl on one device, ",
+                       other->first, " (rank ", other->second, ": ", DescribeChoice(ranks[other->second]), "; rank ",
+                       rank, ": ", DescribeChoice(facts), "): each rank needs a GPU of its own, gloo needs none"));
     }
   }
   return absl::OkStatus();

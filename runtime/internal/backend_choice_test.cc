@@ -122,9 +122,25 @@ TEST(ChooseBackendTest, NcclIsAnErrorIfOneRankCannot) {
 }
 
 TEST(ChooseBackendTest, TwoRanksOnOneDeviceAreNamedBoth) {
-  EXPECT_THAT(
-      ChooseBackend("nccl", {Facts(0), Facts(1), Facts(1)}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr("rank 1 and rank 2"), HasSubstr("GPU-b"))));
+  EXPECT_THAT(ChooseBackend("nccl", {Facts(0), Facts(1), Facts(1)}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("rank 1 and rank 2 cannot both use nccl on one device, GPU-b"),
+                             HasSubstr("rank 1: LOCAL_RANK=1, CUDA_VISIBLE_DEVICES is not set"),
+                             HasSubstr("rank 2: LOCAL_RANK=1, "))));
+  // With one device visible the local ranks may differ.
+  RankFacts hidden = Facts(1, {"GPU-a"});
+  hidden.visible_devices = "CUDA_VISIBLE_DEVICES=\"0\"";
+  EXPECT_THAT(ChooseBackend("nccl", {Facts(0), hidden}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("rank 0 and rank 1 cannot both use nccl on one device, GPU-a"),
+                             HasSubstr("rank 1: LOCAL_RANK=1, CUDA_VISIBLE_DEVICES=\"0\""))));
+}
+
+TEST(ChooseBackendTest, AutoIsGlooIfTwoRanksHaveOneDevice) {
+  const absl::StatusOr<BackendChoice> choice = ChooseBackend("auto", {Facts(0), Facts(0)});
+  ASSERT_THAT(choice, IsOk());
+  EXPECT_EQ(choice->backend, "gloo");
+  EXPECT_THAT(choice->note, HasSubstr("rank 0 and rank 1 cannot both use nccl on one device"));
 }
 
 TEST(ChooseBackendTest, TheSameNumberOnTwoMachinesIsTwoDevices) {

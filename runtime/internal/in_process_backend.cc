@@ -48,8 +48,11 @@ InProcessHub::InProcessHub(int world_size)
       switchboard_(world_size, [this](const Coordinator::Outgoing& outgoing) { Deliver(outgoing); }) {}
 
 std::unique_ptr<Backend> InProcessHub::Connect(int rank) {
-  return std::make_unique<ControlOnlyBackend>("in-process",
-                                              std::make_unique<ControlPlane>(std::make_unique<Link>(this, rank)));
+  return std::make_unique<ControlOnlyBackend>("in-process", ConnectControlPlane(rank));
+}
+
+std::unique_ptr<ControlPlane> InProcessHub::ConnectControlPlane(int rank) {
+  return std::make_unique<ControlPlane>(std::make_unique<Link>(this, rank));
 }
 
 void InProcessHub::Kill(int rank) {

@@ -25,8 +25,9 @@ class InProcessHub {
  public:
   explicit InProcessHub(int world_size);
 
-  // The backend of a rank, once for each.
+  // The backend of a rank, or what another backend stands on; once for each.
   std::unique_ptr<Backend> Connect(int rank);
+  std::unique_ptr<ControlPlane> ConnectControlPlane(int rank);
 
   // The rank's process dies, as the others see it.
   void Kill(int rank);

@@ -7,7 +7,8 @@
 //    asked, again and again, until it is over or the group is poisoned. Then its communicators are aborted, which frees
 //    what waits on the GPU.
 // 3. It takes the device of an operation without tensors from wherever it finds one. Ours is bound to its device from
-//    the start, and connected before it is handed out, in a thread that can be left behind.
+//    the start, and connected before it is handed out, in a thread that can be left behind. That thread is on the device
+//    before it does anything else: a thread begins on device 0, where this rank is to have no context unless it is its own.
 // 4. It wants a c10d::Store, for the identity that NCCL's connections begin with.
 
 #include "cohort/runtime/internal/nccl_backend.h"
@@ -114,6 +115,7 @@ class NcclBackend final : public TorchBackend {
       auto made = std::make_shared<NcclPtr>();
       ABSL_RETURN_IF_ERROR(CallInThread(
           [made, info, options, device = device_, torch_store = store->torch_store()] {
+            const c10::cuda::CUDAGuard guard(device);
             auto torch_options = c10d::ProcessGroupNCCL::Options::create();
             torch_options->timeout = ToTorchTimeout(options.timeout);
             *made = c10::make_intrusive<c10d::ProcessGroupNCCL>(torch_store, info.rank, info.world_size,

@@ -2,7 +2,6 @@
 //
 // nccl wants a GPU for each rank and a build with it; a check that lacks either is skipped, and counted as such.
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -12,6 +11,7 @@
 #include "cohort/runtime/internal/backend_conformance.h"
 #include "cohort/runtime/internal/conformance_processes.h"
 #include "cohort/runtime/rank_info.h"
+#include "cohort/runtime/testing/gpus.h"
 #include "cohort/runtime/testing/scripted_job.h"
 #include "gtest/gtest.h"
 
@@ -20,15 +20,8 @@ namespace {
 
 using ::absl_testing::IsOk;
 
-// How many ranks there can be: GPUs are devices of the machine that LibTorch need not be asked for.
-int MostRanks() {
-  if (std::string_view(COHORT_BACKEND) != "nccl") return 1000;
-  int num_gpus = 0;
-#ifdef COHORT_HAS_NCCL
-  while (std::filesystem::exists("/dev/nvidia" + std::to_string(num_gpus))) ++num_gpus;
-#endif
-  return num_gpus;
-}
+// How many ranks there can be.
+int MostRanks() { return std::string_view(COHORT_BACKEND) == "nccl" ? testing::NumGpus() : 1000; }
 
 class TorchConformanceTest : public ::testing::TestWithParam<ConformanceCheck> {};
 

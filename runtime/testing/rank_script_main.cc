@@ -10,6 +10,8 @@
 //   identity                 rank, world size, local rank, local world size, backend
 //   barrier, agree=NAME, fail=NAME, shutdown
 //   sum=N, mean=N, broadcast=N   of N floats and a transposed matrix; the result is the sum of each
+//   contexts                 the CUDA devices on which this process has a context: "0 1"
+//   current_device, set_device=N   of CUDA, in this thread
 //   bad                      sum of a tensor that is nowhere
 //   destroy                  leaves the group without Shutdown
 //   forget                   never destroys the group: its threads are there when main returns
@@ -36,6 +38,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -49,6 +52,7 @@
 #include "cohort/runtime/process_group.h"
 #include "cohort/runtime/rank_info.h"
 #include "cohort/runtime/tensor_collectives.h"
+#include "cohort/runtime/testing/gpus.h"
 
 namespace cohort {
 namespace {
@@ -66,6 +70,9 @@ class Rank {
     if (step == "kill") raise(SIGKILL);
     if (step == "meet_and_kill") return MeetAndKill();
     if (step == "exit") _exit(0);
+    if (step == "contexts") return absl::StrJoin(testing::DevicesWithContext(), " ");
+    if (step == "current_device") return absl::StrCat(testing::CurrentDevice());
+    if (step == "set_device") return SetDevice(value);
     if (group_ == nullptr) return absl::FailedPreconditionError("there is no group");
     if (step == "identity") {
       return absl::StrCat(group_->rank(), " ", group_->world_size(), " ", group_->local_rank(), " ",
@@ -105,6 +112,13 @@ class Rank {
   static Outcome Await(const std::string& file) {
     struct stat ignored;
     while (stat(file.c_str(), &ignored) != 0) absl::SleepFor(absl::Milliseconds(5));
+    return "";
+  }
+
+  static Outcome SetDevice(const std::string& value) {
+    int device = 0;
+    if (!absl::SimpleAtoi(value, &device)) return absl::InvalidArgumentError("not a number");
+    testing::SetCurrentDevice(device);
     return "";
   }
 
