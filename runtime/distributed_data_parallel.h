@@ -63,7 +63,7 @@ class DistributedDataParallel {
   //
   // Errors, the same on all ranks:
   //   InvalidArgument     the ranks' modules or options differ (says which rank, in which parameter or buffer, and how);
-  //                       no parameter needs a gradient; one is undefined, on another device than TensorDevice(group), or
+  //                       no parameter needs a gradient; one is on another device than TensorDevice(group), or
   //                       in a living DistributedDataParallel already; options out of range
   //   Unimplemented       the group's backend carries no tensors (testing::ThreadGroup)
   //   and those of ProcessGroup, also of one that has been poisoned

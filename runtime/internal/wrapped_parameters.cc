@@ -54,7 +54,6 @@ std::unordered_set<TensorKey> SparseWeights(const torch::nn::Module& module) {
 }
 
 std::string Described(std::string_view kind, std::string_view name, const at::Tensor& tensor) {
-  if (!tensor.defined()) return absl::StrCat(kind, " ", name, " undefined");
   return absl::StrCat(
       kind, " ", name, " ", c10::toString(tensor.scalar_type()), "[", absl::StrJoin(tensor.sizes(), ", "), "]",
       tensor.requires_grad() ? "" : " without gradient",
@@ -73,7 +72,6 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
   for (const auto& parameter : parameters) {
     const std::string& name = parameter.key();
     const at::Tensor& tensor = parameter.value();
-    if (!tensor.defined()) return absl::InvalidArgumentError(absl::StrCat("parameter ", name, " is undefined"));
     if (tensor.device() != device) {
       return absl::InvalidArgumentError(absl::StrCat("parameter ", name, " is on ", tensor.device().str(),
                                                      " and must be on ", device.str(),
@@ -115,7 +113,6 @@ std::string WrappedParameters::Describe(const torch::nn::Module& module) {
 }
 
 absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) const {
-  // Without names, which cost more than all else that a small model does in a step.
   const std::vector<at::Tensor> now = module.parameters();
   const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
     return KeyOf(then.tensor) == KeyOf(tensor) && then.needs_gradient == tensor.requires_grad();

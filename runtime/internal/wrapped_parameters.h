@@ -25,7 +25,7 @@ class WrappedParameters {
  public:
   // Local. May throw what LibTorch throws.
   //
-  // Errors: InvalidArgument: no parameter needs a gradient; one is undefined, not on `device`, or wrapped already.
+  // Errors: InvalidArgument: no parameter needs a gradient; one is not on `device`, or wrapped already.
   static absl::StatusOr<std::unique_ptr<WrappedParameters>> Take(const torch::nn::Module& module, c10::Device device);
 
   WrappedParameters(const WrappedParameters&) = delete;
