@@ -291,6 +291,62 @@ TEST_P(StateFileTest, ReadsIntoMemoryOfAnyLayout) {
   EXPECT_THAT(file.ReadInto({{2, same}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there are 2")));
 }
 
+TEST_P(StateFileTest, SomeRowsAreReadAlone) {
+  const at::Tensor w = at::randn({10, 3, 2});
+  const at::Tensor part = at::arange(100, at::kLong).view({10, 10}).slice(0, 4, 8);
+  const StateFile file = Written(Dict({{"w", w}, {"part", part}, {"empty", at::zeros({5, 0})}}));
+  for (const std::vector<int64_t>& rows :
+       std::vector<std::vector<int64_t>>{{}, {3}, {0, 1, 2}, {3, 2, 1}, {1, 1, 2, 3, 0, 3}}) {
+    const at::Tensor index = at::tensor(rows, at::kLong);
+    for (const bool map : {false, true}) {
+      const at::Tensor some = at::zeros({static_cast<int64_t>(rows.size()), 3, 2});
+      ASSERT_THAT(file.ReadRows(0, rows, some, {.map = map}), IsOk());
+      EXPECT_TRUE(at::equal(some, w.index_select(0, index)));
+      const at::Tensor of_part = at::zeros({static_cast<int64_t>(rows.size()), 10}, at::kLong);
+      ASSERT_THAT(file.ReadRows(1, rows, of_part, {.map = map}), IsOk());
+      EXPECT_TRUE(at::equal(of_part, part.index_select(0, index)));
+      EXPECT_THAT(file.ReadRows(2, rows, at::zeros({static_cast<int64_t>(rows.size()), 0}), {.map = map}), IsOk());
+    }
+  }
+}
+
+TEST_P(StateFileTest, RowsThatCannotBeReadAreRefused) {
+  const StateFile file = Written(Dict({{"w", at::zeros({4, 3})}, {"scalar", at::scalar_tensor(1.0)}}));
+  const auto refused = [](std::string_view why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why));
+  };
+  const at::Tensor two = at::zeros({2, 3});
+  EXPECT_THAT(file.ReadRows(0, {0, 4}, two), refused("tensor \"w\" has 4 rows, and no row 4"));
+  EXPECT_THAT(file.ReadRows(0, {-1, 0}, two), refused("no row -1"));
+  EXPECT_THAT(file.ReadRows(1, {0}, at::zeros({1})), refused("\"scalar\" has no dimension"));
+  for (const at::Tensor& target : {at::Tensor(), at::zeros({3, 3}), at::zeros({2, 3, 1}), at::zeros({2, 3}, at::kLong),
+                                   at::zeros({3, 2}).t(), at::empty({2, 3}, at::kMeta)}) {
+    EXPECT_THAT(file.ReadRows(0, {0, 1}, target), refused("\"w\" gives rows of Float [2, 3], which the memory"));
+  }
+}
+
+// A state dict of Python may hold transposed tensors; safetensors stores them row-major.
+TEST_P(StateFileTest, RowsOfATransposedTensorAreThereIfTheyAreStoredTogether) {
+  const at::Tensor w = at::randn({3, 4}).t();
+  const StateFile file = Written(Dict({{"w", w}}));
+  const at::Tensor some = at::zeros({1, 3});
+  if (GetParam() == StateFormat::kTorch) {
+    EXPECT_THAT(file.ReadRows(0, {1}, some),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"w\" is not stored row-major")));
+  } else {
+    ASSERT_THAT(file.ReadRows(0, {1}, some), IsOk());
+    EXPECT_TRUE(at::equal(some[0], w[1]));
+  }
+}
+
+TEST_P(StateFileTest, SaysTheChecksumOfATensor) {
+  const auto checksum = [&](const at::Tensor& tensor) { return Written(Dict({{"w", tensor}})).checksum(0); };
+  const at::Tensor w = at::arange(6, at::kFloat);
+  ASSERT_TRUE(checksum(w).has_value());
+  EXPECT_EQ(checksum(w), checksum(w.clone()));
+  EXPECT_NE(checksum(w), checksum(w + 1));
+}
+
 // Flips one bit of each byte's eight, everywhere.
 TEST_P(StateFileTest, AnyFlippedBitIsAnErrorOrChangesNothing) {
   const IValue state = Dict({{"w", at::arange(8, at::kFloat)}, {"lr", 0.5}});

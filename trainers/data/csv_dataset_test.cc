@@ -1,5 +1,6 @@
 #include "cohort/trainers/data/csv_dataset.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -95,6 +96,22 @@ TEST(ReadCsvDatasetTest, ReadsTheDiabetesData) {
               ElementsAre(59, 2, 32.1, 101, 157, 93.2, 38, 4, 4.8598, 87));
   EXPECT_EQ(data->targets.front(), 151);
   EXPECT_EQ(data->targets.back(), 57);
+}
+
+TEST(ReadCsvDatasetTest, ReadsTheDigits) {
+  const absl::StatusOr<std::string> path = LocateRunfile("", "cohort/trainers/data/digits.csv");
+  ABSL_ASSERT_OK(path);
+  const absl::StatusOr<Dataset> data = ReadCsvDataset(*path, {});
+  ABSL_ASSERT_OK(data);
+  EXPECT_EQ(data->num_rows, 1797);
+  EXPECT_EQ(data->num_features(), 64);
+  EXPECT_THAT(data->target_names, ElementsAre("digit"));
+  EXPECT_THAT(std::vector<double>(data->features.begin(), data->features.begin() + 8),
+              ElementsAre(0, 0, 5, 13, 9, 1, 0, 0));
+  std::vector<int> images(10);
+  for (const double digit : data->targets) ++images.at(static_cast<int>(digit));
+  EXPECT_THAT(images, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));
+  EXPECT_EQ(*std::max_element(data->features.begin(), data->features.end()), 16);
 }
 
 TEST(ReadCsvDatasetTest, NamesLineAndColumnOfWhatIsNoNumber) {

@@ -122,10 +122,11 @@ absl::StatusOr<std::unique_ptr<RowSource>> OpenDatasetFile(const std::string& pa
   Places places;
   ABSL_ASSIGN_OR_RETURN(places.features, Find(file, kFeatures));
   ABSL_ASSIGN_OR_RETURN(places.targets, Find(file, kTargets));
+  ABSL_ASSIGN_OR_RETURN(const int64_t num_rows, NumRows(file, places));
   RowSourceInfo info = {.name = path,
+                        .num_rows = num_rows,
                         .features = FormatOf(file.tensors()[places.features]),
                         .targets = FormatOf(file.tensors()[places.targets])};
-  ABSL_ASSIGN_OR_RETURN(info.num_rows, NumRows(file, places));
   if (options.verify) {
     ABSL_RETURN_IF_ERROR(file.Verify());
   }
