@@ -4,11 +4,11 @@
 
 #include "cohort/trainers/data/dataset_file.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -85,32 +85,43 @@ absl::crc32c_t Extend(absl::crc32c_t crc, const at::Tensor& values) {
   return absl::ExtendCrc32c(crc, std::string_view(static_cast<const char*>(values.const_data_ptr()), values.nbytes()));
 }
 
-std::vector<int64_t> SampledRows(int64_t num_rows) {
-  std::vector<int64_t> rows;
-  if (num_rows <= kSampledRows) {
-    rows.resize(num_rows);
-    std::iota(rows.begin(), rows.end(), 0);
-    return rows;
-  }
+// `count` rows, at least 2, from the first to the last one; all of them if there are no more.
+std::vector<int64_t> SampledRows(int64_t num_rows, int64_t count) {
+  std::vector<int64_t> rows(std::min(num_rows, count));
+  std::iota(rows.begin(), rows.end(), 0);
+  if (num_rows <= count) return rows;
   // Multiplied by parts: num_rows may be large.
-  const int64_t last = num_rows - 1, steps = kSampledRows - 1;
-  for (int64_t i = 0; i <= steps; ++i) rows.push_back(last / steps * i + last % steps * i / steps);
+  const int64_t last = num_rows - 1, steps = count - 1;
+  for (int64_t& row : rows) row = last / steps * row + last % steps * row / steps;
   return rows;
+}
+
+// What the tensors without a checksum say instead of it. One row after the other: a row may be large.
+absl::StatusOr<absl::crc32c_t> Sample(const RowSource& source, bool features, bool targets) {
+  absl::crc32c_t crc{0};
+  ABSL_ASSIGN_OR_RETURN(const RowBatch first, source.Read({0}));
+  const auto row_bytes = static_cast<int64_t>(first.features.nbytes() + first.targets.nbytes());
+  const int64_t count = std::clamp<int64_t>(kSampledBytes / std::max<int64_t>(row_bytes, 1), 2, kSampledRows);
+  for (const int64_t row : SampledRows(source.num_rows(), count)) {
+    ABSL_ASSIGN_OR_RETURN(const RowBatch values, source.Read({row}));
+    if (features) crc = Extend(crc, values.features);
+    if (targets) crc = Extend(crc, values.targets);
+  }
+  return crc;
 }
 
 absl::StatusOr<uint32_t> ChecksumOf(const RowSource& source, const StateFile& file, const Places& places) {
   absl::crc32c_t crc{0};
-  std::optional<RowBatch> sample;
   for (const size_t place : {places.features, places.targets}) {
     const TensorHeader& header = file.tensors()[place];
-    const std::optional<uint32_t> stored = file.checksum(place);
-    crc = absl::ExtendCrc32c(crc, absl::StrCat(header.name, " ", at::toString(header.dtype), " ",
-                                               absl::StrJoin(header.sizes, ","), " ", stored.value_or(0), "\n"));
-    if (stored.has_value()) continue;
-    if (!sample.has_value()) {
-      ABSL_ASSIGN_OR_RETURN(sample, source.Read(SampledRows(source.num_rows())));
-    }
-    crc = Extend(crc, place == places.features ? sample->features : sample->targets);
+    crc = absl::ExtendCrc32c(
+        crc, absl::StrCat(header.name, " ", at::toString(header.dtype), " ", absl::StrJoin(header.sizes, ","), " ",
+                          file.checksum(place).value_or(0), "\n"));
+  }
+  const bool no_features = !file.checksum(places.features), no_targets = !file.checksum(places.targets);
+  if (no_features || no_targets) {
+    ABSL_ASSIGN_OR_RETURN(const absl::crc32c_t sample, Sample(source, no_features, no_targets));
+    crc = absl::ExtendCrc32c(crc, absl::StrCat(static_cast<uint32_t>(sample)));
   }
   return static_cast<uint32_t>(crc);
 }

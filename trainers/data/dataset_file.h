@@ -11,6 +11,7 @@
 #error "cohort needs C++20: build with --cxxopt=-std=c++20"
 #endif
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -37,7 +38,8 @@ struct DatasetFileOptions {
 //
 // The file stays open, so that it may be replaced, or removed, while it is used; it must not be changed. The checksum
 // is made of the tensors' names, sizes, dtypes and their checksums in the file; of a file without checksums (Python
-// writes none) it is made of rows instead, kSampledRows of them from the first to the last one.
+// writes none) it is made of rows instead: kSampledRows from the first to the last one, or as few as make
+// kSampledBytes, but 2.
 //
 // Errors: those of StateFile::Open, Verify and ReadRows, and
 //   NotFound           there is no tensor "features" or "targets" (lists what there is)
@@ -45,10 +47,11 @@ struct DatasetFileOptions {
 absl::StatusOr<std::unique_ptr<RowSource>> OpenDatasetFile(const std::string& path,
                                                            const DatasetFileOptions& options = {});
 
-inline constexpr int kSampledRows = 1024;
+inline constexpr int64_t kSampledRows = 1024;
+inline constexpr int64_t kSampledBytes = int64_t{64} << 20;
 
-// Local. Writes all rows of `source` into `file` (empty until then) as a safetensors file, with checksums, and the
-// source's name in the metadata. Takes memory for all of them at once.
+// Local. Writes all rows of `source` into `file` (empty until then) as a safetensors file with checksums. Takes memory
+// for all of them at once.
 //
 // Errors: those of RowSource::Read and WriteSafetensorsFile.
 absl::Status WriteDatasetFile(const RowSource& source, WritableFile& file);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/equal.h"
 #include "ATen/ops/tensor.h"
@@ -220,6 +221,7 @@ int64_t OwnMemory() {
     if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) << 10;
   }
   ABSL_CHECK(false) << "/proc/self/status says nothing of RssAnon";
+  return 0;
 }
 
 TEST_P(DatasetFileTest, ARankHasMemoryForABatchAndNoMore) {
@@ -301,6 +303,25 @@ TEST(OpenDatasetFileTest, WithoutChecksumsRowsFromTheFirstToTheLastCount) {
     }
     EXPECT_NE(Open(Write("more", TheirFile(rows + "x")))->info().checksum, checksum);
   }
+}
+
+TEST(OpenDatasetFileTest, WithoutChecksumsLargeRowsAreFewRows) {
+  constexpr int64_t kRows = 1024, kRowBytes = int64_t{8} << 20;  // nothing of it is on the disk
+  const auto checksum = [&](int64_t changed_row) {
+    const std::string header =
+        Header(absl::StrFormat(R"({"features":{"dtype":"U8","shape":[%d,%d],"data_offsets":[0,%d]},)"
+                               R"("targets":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}})",
+                               kRows, kRowBytes, kRows * kRowBytes, kRows, kRows * kRowBytes, kRows * (kRowBytes + 1)));
+    const std::string path = Write("rows", header);
+    ABSL_CHECK_EQ(truncate(path.c_str(), static_cast<int64_t>(header.size()) + kRows * (kRowBytes + 1)), 0);
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    ABSL_CHECK_EQ(pwrite(fd, "x", 1, static_cast<int64_t>(header.size()) + changed_row * kRowBytes + 7), 1);
+    ABSL_CHECK_EQ(close(fd), 0);
+    return Open(path)->info().checksum;
+  };
+  const uint32_t first = checksum(0);
+  EXPECT_NE(checksum(kRows - 1), first);
+  EXPECT_EQ(checksum(1), checksum(2));  // of which neither is read
 }
 
 // ---- What is no data set ----

@@ -32,6 +32,7 @@
 
 #include "ATen/Parallel.h"
 #include "ATen/core/Tensor.h"
+#include "ATen/core/ivalue.h"
 #include "ATen/ops/mm.h"
 #include "ATen/ops/rand.h"
 #include "ATen/ops/zeros.h"
@@ -208,6 +209,7 @@ double Memory(const std::string& field) {
     if (line.starts_with(field + ":")) return std::atof(line.c_str() + field.size() + 1) / 1024;
   }
   ABSL_CHECK(false) << field;
+  return 0;
 }
 
 // A rank that goes through its half of an epoch; it is a process of its own. Prints by how much its memory has grown.
