@@ -156,6 +156,15 @@ std::string SkippedText(std::string_view directory, absl::Span<const SkippedChec
   return text;
 }
 
+// There was something to resume from, and none of it can be: to begin anew is then for a person to decide. OK if there was
+// nothing; what is not named as a checkpoint is none of ours.
+absl::Status CheckNothingIsLost(const internal::RunWriter& run) {
+  const auto is_named = [](const SkippedCheckpoint& skipped) { return skipped.step.has_value(); };
+  if (std::none_of(run.skipped().begin(), run.skipped().end(), is_named)) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("there is no checkpoint that can be resumed from: ", SkippedText(run.directory(), run.skipped())));
+}
+
 // Why there is nothing to resume from at `step`.
 absl::Status NoSuchStep(const internal::RunWriter& run, int64_t step) {
   for (const SkippedCheckpoint& skipped : run.skipped()) {
@@ -313,9 +322,13 @@ absl::StatusOr<std::optional<CheckpointInfo>> CheckpointManager::Resume(LoadChec
   for (;;) {
     const CheckpointInfo* candidate = nullptr;
     if (main_ != nullptr && !main_->checkpoints().empty()) candidate = &main_->checkpoints().front();
+    absl::StatusOr<std::string> mine = EncodeOptional(candidate);
+    if (main_ != nullptr && candidate == nullptr) {
+      if (absl::Status lost = CheckNothingIsLost(*main_); !lost.ok()) mine = std::move(lost);
+    }
     ABSL_ASSIGN_OR_RETURN(
         const std::string bytes,
-        group_->BroadcastBytes(absl::StrCat("resume from ", Named(options_.directory)), EncodeOptional(candidate)));
+        group_->BroadcastBytes(absl::StrCat("resume from ", Named(options_.directory)), std::move(mine)));
     ABSL_ASSIGN_OR_RETURN(const std::optional<CheckpointInfo> checkpoint, DecodeOptional(bytes));
     if (!checkpoint.has_value()) return checkpoint;
     std::string damage;

@@ -98,7 +98,9 @@ class CheckpointManager {
   // files turn out to be damaged is passed over, with a warning, and the one before it is tried: that needs a `load` that
   // changes nothing before it has verified what it reads.
   //
-  // Errors, the same on all ranks: what `load` returned, if the checkpoint is as it was saved; and those of ProcessGroup.
+  // Errors, the same on all ranks: what `load` returned, if the checkpoint is as it was saved; DataLoss if there is something
+  // named as a checkpoint, and none of it can be resumed from (damaged, incomplete, of a later version, unreadable): says what
+  // and why; and those of ProcessGroup.
   absl::StatusOr<std::optional<CheckpointInfo>> Resume(LoadCheckpoint load, VerifyDepth depth = VerifyDepth::kManifest);
 
   // The same with the one of `step` and no other.

@@ -144,9 +144,17 @@ absl::Status OpenError(int error, std::string_view path) {
   return absl::InvalidArgumentError(absl::StrCat(Quoted(path), " is not a regular file"));
 }
 
+// Whether what is open is what stands at `path`.
+bool IsAt(int fd, std::string_view path) {
+  struct stat ours;
+  struct stat there;
+  return fstat(fd, &ours) == 0 && lstat(std::string(path).c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+         ours.st_ino == there.st_ino;
+}
+
 class PosixLock final : public FileLock {
  public:
-  explicit PosixLock(int fd) : fd_(fd) {}
+  PosixLock(int fd, std::string_view path) : fd_(fd), path_(path) {}
   PosixLock(const PosixLock&) = delete;
   PosixLock& operator=(const PosixLock&) = delete;
   // A child of this process may hold a copy of the descriptor for a moment, between fork and exec; closing ours alone
@@ -156,8 +164,11 @@ class PosixLock final : public FileLock {
     close(fd_);
   }
 
+  bool IsInPlace() const override { return IsAt(fd_, path_); }
+
  private:
   const int fd_;
+  const std::string path_;
   const pid_t owner_ = getpid();
 };
 
@@ -242,7 +253,13 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::Status Remove(std::string_view path) override {
-    if (unlink(std::string(path).c_str()) == 0) return absl::OkStatus();
+    const size_t slash = path.rfind('/');
+    const std::string directory(path.substr(0, std::max<size_t>(slash, 1)));
+    const int fd =
+        Uninterrupted([&] { return open(directory.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+    if (fd < 0) return PathError(errno, "open", directory);
+    const absl::Cleanup close_fd = [&] { close(fd); };
+    if (unlinkat(fd, std::string(path.substr(slash + 1)).c_str(), 0) == 0) return absl::OkStatus();
     return PathError(errno, "unlink", path);
   }
 
@@ -288,9 +305,17 @@ class PosixFileSystem final : public FileSystem {
       ABSL_RETURN_IF_ERROR(CheckRegular(fd, path));
       if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? IsLocked(fd, path) : NoLocks(errno, path);
       std::move(close_fd).Cancel();
-      auto lock = std::make_unique<PosixLock>(fd);
+      auto lock = std::make_unique<PosixLock>(fd, path);
       // Somebody may have removed the file since we opened it. Then it is another one that the next process would lock.
-      if (!IsAt(fd, path)) continue;
+      if (!lock->IsInPlace()) continue;
+      // A file with another name as well, in a copy of the directory made of hard links or put there by somebody, is not
+      // ours to write into. It keeps that name, and we make one of our own.
+      struct stat found = {};
+      if (fstat(fd, &found) != 0) return PathError(errno, "fstat", path);
+      if (found.st_nlink > 1) {
+        ABSL_RETURN_IF_ERROR(Remove(path));
+        continue;
+      }
       // The text is for people. A full disk is no reason not to lock.
       if (ftruncate(fd, 0) == 0) {
         [[maybe_unused]] const ssize_t written = pwrite(fd, owner.data(), owner.size(), 0);
@@ -321,13 +346,6 @@ class PosixFileSystem final : public FileSystem {
   static absl::Status NoLocks(int error, std::string_view path) {
     const absl::Status failed = PathError(error, "flock", path);
     return absl::UnimplementedError(absl::StrCat(failed.message(), "; the file system has no locks"));
-  }
-
-  static bool IsAt(int fd, std::string_view path) {
-    struct stat ours;
-    struct stat there;
-    return fstat(fd, &ours) == 0 && lstat(std::string(path).c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
-           ours.st_ino == there.st_ino;
   }
 };
 

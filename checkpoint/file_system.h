@@ -53,6 +53,9 @@ class OutputFile {
 class FileLock {
  public:
   virtual ~FileLock() = default;
+
+  // Whether the file is still what stands at the path that it was locked at. If not, others can lock what does.
+  virtual bool IsInPlace() const = 0;
 };
 
 // Local, every method; may block as long as the disk does. Paths are absolute. Thread-safe.
@@ -94,7 +97,8 @@ class FileSystem {
   // Puts `from` in the place of `to`, at one instant.
   virtual absl::Status Rename(std::string_view from, std::string_view to) = 0;
 
-  // Removes a file; not a directory.
+  // Removes a file, or a symlink itself; not a directory. The directory it is in must be no symlink: nothing is removed
+  // through one, also if it takes the directory's place at the last moment.
   virtual absl::Status Remove(std::string_view path) = 0;
 
   // Removes a regular file that some process made by Create and has not lived to remove.

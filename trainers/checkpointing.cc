@@ -74,9 +74,8 @@ absl::StatusOr<std::optional<std::string>> Checkpointing::Resume(const ResumeFro
     return loaded.path;
   }
   ABSL_ASSIGN_OR_RETURN(const std::optional<CheckpointInfo> loaded, manager_->Resume(load_checkpoint));
-  if (loaded.has_value()) return loaded->path;
-  if (!manager_->newest().has_value()) return std::nullopt;
-  return absl::DataLossError(absl::StrCat("every checkpoint in ", internal::Quoted(directory()), " is damaged"));
+  if (!loaded.has_value()) return std::nullopt;
+  return loaded->path;
 }
 
 absl::StatusOr<std::optional<CheckpointReport>> Checkpointing::Save(const CheckpointRequest& request,

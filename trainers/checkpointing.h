@@ -49,8 +49,7 @@ class Checkpointing {
   // Collective. Loads what `from`, which is no path, stands for. Returns the directory of the checkpoint; nullopt if
   // there is none to go on from, or none is wanted.
   //
-  // Errors, the same on all ranks: those of CheckpointManager::Resume and ResumeFrom; DataLoss if there are
-  // checkpoints and every one is damaged: to start over is then for a person to decide.
+  // Errors, the same on all ranks: those of CheckpointManager::Resume and ResumeFrom.
   absl::StatusOr<std::optional<std::string>> Resume(const ResumeFrom& from, LoadFile load);
 
   const std::string& directory() const { return manager_->directory(); }  // absolute

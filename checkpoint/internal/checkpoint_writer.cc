@@ -144,6 +144,8 @@ absl::Status CheckpointWriter::Sync() {
                                                    " files and ", info_.metrics.size(), " metrics; at most ",
                                                    kMaxManifestBytes, " are allowed"));
   }
+  // What could not be read back must not become the newest checkpoint.
+  ABSL_RETURN_IF_ERROR(DecodeManifest(text).status());
   ABSL_ASSIGN_OR_RETURN(std::unique_ptr<OutputFile> manifest, CreateFile(kManifestName));
   ABSL_RETURN_IF_ERROR(manifest->Append(text));
   files_.push_back(std::move(manifest));

@@ -99,6 +99,9 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Open(FileSystem& file_syst
   auto writer = absl::WrapUnique(new RunWriter(file_system, std::move(options), world_size, directory));
   // Before anything is made, and again once nobody else can change it.
   ABSL_RETURN_IF_ERROR(writer->Read());
+  if (writer->run_.run_id.empty()) {
+    ABSL_RETURN_IF_ERROR(NewRunId(writer->options_).status());  // and not only at the first save
+  }
   ABSL_RETURN_IF_ERROR(MakeDirectories(file_system, directory));
   ABSL_ASSIGN_OR_RETURN(writer->lock_, LockRunDirectory(file_system, directory, "saves"));
   if (writer->lock_ == nullptr) {
@@ -119,9 +122,10 @@ absl::Status RunWriter::Read() {
   if (absl::IsNotFound(found.status())) return absl::OkStatus();  // a new one
   ABSL_RETURN_IF_ERROR(found.status());
   ABSL_RETURN_IF_ERROR(CheckLatest(file_system_, run_.path));
-  if (!options_.run_id.empty() && !found->run_id.empty() && options_.run_id != found->run_id) {
+  const std::string& mine = run_.run_id.empty() ? options_.run_id : run_.run_id;
+  if (!mine.empty() && !found->run_id.empty() && mine != found->run_id) {
     return absl::FailedPreconditionError(absl::StrCat(Quoted(run_.path), " belongs to the run ", Quoted(found->run_id),
-                                                      ", and this one is ", Quoted(options_.run_id)));
+                                                      ", and this one is ", Quoted(mine)));
   }
   auto& all = found->checkpoints;
   for (const CheckpointInfo& checkpoint : all) last_sequence_ = std::max(last_sequence_, checkpoint.sequence);
@@ -138,7 +142,24 @@ absl::Status RunWriter::Read() {
   }
   std::erase_if(all, [&](const CheckpointInfo& checkpoint) { return !IsOfModel(checkpoint, options_.model); });
   has_run_file_ = file_system_.Inspect(absl::StrCat(run_.path, "/", kRunFileName)).ok();
+  if (found->run_id.empty()) found->run_id = run_.run_id;
   run_ = *std::move(found);
+  return absl::OkStatus();
+}
+
+// If the directory was moved or removed while this job had it, what is at its path now is taken in the same way, unless
+// another job has it or it is another run's.
+absl::Status RunWriter::KeepLock() {
+  if (lock_ == nullptr || lock_->IsInPlace()) return absl::OkStatus();
+  ABSL_RETURN_IF_ERROR(MakeDirectories(file_system_, run_.path));
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock, LockRunDirectory(file_system_, run_.path, "saves"));
+  has_run_file_ = false;
+  run_.checkpoints.clear();
+  run_.skipped.clear();
+  ABSL_RETURN_IF_ERROR(Read());
+  lock_ = std::move(lock);
+  warnings_.push_back(absl::StrCat(Quoted(run_.path), " was moved or removed while this job saved there; it goes on with ",
+                                   run_.checkpoints.empty() ? "a new directory" : "what is there now"));
   return absl::OkStatus();
 }
 
@@ -188,6 +209,7 @@ absl::StatusOr<CheckpointReport> RunWriter::Save(const CheckpointRequest& reques
   report.wait_time = wait.Elapsed();
 
   const Stopwatch write;
+  ABSL_RETURN_IF_ERROR(KeepLock());
   ABSL_RETURN_IF_ERROR(BeginRun());
   ABSL_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointWriter> writer,
                         CheckpointWriter::Create(file_system_, run_.path, limit,

@@ -57,6 +57,7 @@ class RunWriter {
   RunWriter(FileSystem& file_system, CheckpointManagerOptions options, int world_size, std::string directory);
 
   absl::Status Read();
+  absl::Status KeepLock();
   absl::Status BeginRun();
   void Retire();
   std::vector<size_t> PlanRemovals();

@@ -92,15 +92,22 @@ class CrashFileSystem::File final : public OutputFile {
 
 class CrashFileSystem::NodeLock final : public FileLock {
  public:
-  NodeLock(CrashFileSystem& disk, int node) : disk_(disk), node_(node) {}
+  NodeLock(CrashFileSystem& disk, int node, std::string_view path) : disk_(disk), node_(node), path_(path) {}
   ~NodeLock() override {
     absl::MutexLock lock(disk_.mutex_);
     disk_.in_use_.erase(node_);
   }
 
+  bool IsInPlace() const override {
+    absl::MutexLock lock(disk_.mutex_);
+    const absl::StatusOr<int> there = disk_.Find(path_, LastSymlink::kItself);
+    return there.ok() && *there == node_;
+  }
+
  private:
   CrashFileSystem& disk_;
   const int node_;
+  const std::string path_;
 };
 
 CrashFileSystem::CrashFileSystem() {
@@ -366,7 +373,7 @@ absl::StatusOr<std::unique_ptr<FileLock>> CrashFileSystem::Lock(std::string_view
   }
   live_[*node].contents = owner;
   durable_[*node].contents = owner;
-  return std::make_unique<NodeLock>(*this, *node);
+  return std::make_unique<NodeLock>(*this, *node, path);
 }
 
 absl::Status CrashFileSystem::SyncDirectory(std::string_view path) {

@@ -344,5 +344,13 @@ int unlink(const char* path) noexcept {
       [&] { return syscall(SYS_unlink, path); }));
 }
 
+int unlinkat(int directory, const char* path, int flags) noexcept {
+  return static_cast<int>(Watched(
+      [&] {
+        return DiskCall{(flags & AT_REMOVEDIR) != 0 ? "rmdir" : "unlink", Absolute(directory, path)};
+      },
+      [&] { return syscall(SYS_unlinkat, directory, path, flags); }));
+}
+
 }  // extern "C"
 // NOLINTEND
