@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/state_file.h"
+#include "cohort/runtime/internal/standard_streams.h"
 #include "cohort/tools/ckpt/commands.h"
 #include "cohort/tools/ckpt/console.h"
 #include "cohort/tools/ckpt/options.h"
@@ -73,6 +74,7 @@ int Run(const Options& options) {
 }
 
 int Main(int argc, char** argv) {
+  internal::OccupyStandardStreams();
   // A reader that has seen enough must not end a conversion; Print knows what to do.
   std::signal(SIGPIPE, SIG_IGN);
   // A limit on the size of files is then an error that names the file, and not the end of the process.
