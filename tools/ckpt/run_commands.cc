@@ -166,7 +166,8 @@ DirectoryKind KindOf(const std::string& path) {
   const std::string name = std::filesystem::path(absl::StripSuffix(path, "/")).filename().string();
   const bool is_named_so = absl::StartsWith(name, "step_") && std::filesystem::is_directory(path, error);
   if (is_file("manifest.json") || is_named_so) return DirectoryKind::kCheckpoint;
-  if (is_file("run.json")) return DirectoryKind::kRun;
+  // A job that has not saved yet, or could not, has left no more than its lock.
+  if (is_file("run.json") || is_file(".cohort-lock")) return DirectoryKind::kRun;
   for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     if (!absl::StartsWith(entry->path().filename().string(), "step_")) continue;
     std::error_code ignored;
@@ -236,6 +237,7 @@ int Prune(const std::string& path, const RetentionPolicy& policy, bool dry_run) 
   if (!run.ok()) return Trouble(run.status().message());
   if (dry_run) return DryRun(path, *run, policy);
   std::vector<CheckpointInfo> gone;
+  bool is_said = false;
   const absl::Status pruned = internal::PruneRun(
       run->path, policy,
       [&](const CheckpointInfo& checkpoint, const absl::Status& removed) {
@@ -245,10 +247,11 @@ int Prune(const std::string& path, const RetentionPolicy& policy, bool dry_run) 
           gone.push_back(checkpoint);
         } else {
           Complain(absl::StrCat(name, ": ", removed.message()));
+          is_said = true;
         }
       },
       Complain);
-  if (!pruned.ok() && gone.empty()) return Trouble(pruned.message());
+  if (!pruned.ok() && !is_said) return Trouble(pruned.message());
   Print(absl::StrCat("removed ", Count(gone.size(), "checkpoint"), ", ", TotalBytesText(gone), "\n"));
   return pruned.ok() ? kExitGood : kExitTrouble;
 }

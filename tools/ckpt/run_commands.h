@@ -12,7 +12,7 @@
 namespace cohort::ckpt {
 
 enum class DirectoryKind {
-  kRun,         // it holds run.json, or a directory named "step_..."
+  kRun,         // it holds run.json, the lock of a job, or a directory named "step_..."
   kCheckpoint,  // it holds manifest.json, or is named "step_..."
   kOther,       // or it is no directory
 };
