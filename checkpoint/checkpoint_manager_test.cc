@@ -27,8 +27,10 @@
 #include "absl/time/time.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/file_system.h"
+#include "cohort/checkpoint/internal/temporary_name.h"
 #include "cohort/checkpoint/testing/crash_file_system.h"
 #include "cohort/checkpoint/testing/files.h"
+#include "cohort/checkpoint/testing/write_checkpoint.h"
 #include "cohort/checkpoint/writable_file.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/runtime/testing/thread_group.h"
@@ -278,6 +280,29 @@ TEST_F(CheckpointManagerTest, WhatIsNotOursIsNeverRemoved) {
                              Not(Contains("step_00000003")), Not(Contains("step_00000001"))));
 }
 
+TEST_F(CheckpointManagerTest, NothingIsRemovedThroughASymlink) {
+  const std::string precious = dir_ + "/precious";
+  std::filesystem::create_directory(precious);
+  WriteFile(precious + "/notes", "mine");
+  std::filesystem::create_directory(run_);
+  for (const char* kind : {"removed", "step"}) {
+    std::filesystem::create_symlink(precious, absl::StrCat(run_, "/", internal::TemporaryPrefix(kind), "1-00"));
+  }
+  SaveSteps({10});
+  EXPECT_THAT(NamesIn(precious), ElementsAre("notes"));
+  EXPECT_THAT(NamesIn(run_), ElementsAre(".cohort-lock", "latest", "run.json", "step_00000010"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CheckpointManagerTest, ACheckpointInWhichSomebodyHasPutADirectoryStaysWhole) {
+  SaveSteps({10, 20});
+  std::filesystem::create_directory(run_ + "/step_00000010/notes");
+  SaveSteps({30}, Keeping({.newest = 1}));
+  EXPECT_THAT(Names(), ElementsAre("latest", "run.json", "step_00000010", "step_00000030"));
+  EXPECT_THAT(NamesIn(run_ + "/step_00000010"), ElementsAre("manifest.json", "notes", "state.pt"));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("notes\" is a directory")));
+}
+
 TEST_F(CheckpointManagerTest, WhatADeadJobLeftUnfinishedIsRemoved) {
   SaveSteps({1});
   const auto group = ProcessGroup::WorldOfOne();
@@ -359,6 +384,23 @@ TEST_F(CheckpointManagerTest, DamagedOnesAreSkippedWithOneWarningAndRefusedByNam
   }
 }
 
+// A job that was rolled back, or started as another user, must not begin anew because it can read nothing.
+TEST_F(CheckpointManagerTest, IfNothingThatIsThereCanBeReadThatIsAnErrorOnAllRanksAndNoReasonToBeginAnew) {
+  SaveSteps({20, 30});
+  const auto each = [&](std::string_view name, const std::function<void(const std::string& path)>& spoil) {
+    for (const char* step : {"/step_00000020/", "/step_00000030/"}) spoil(absl::StrCat(run_, step, name));
+  };
+  const auto resume = [](CheckpointManager& manager) {
+    return manager.Resume([](const CheckpointInfo&) { return absl::OkStatus(); }).status();
+  };
+  each("state.pt", [](const std::string& path) { WriteFile(path, "short"); });
+  ExpectOnAllRanks(Options(), absl::StatusCode::kDataLoss, "there is no checkpoint that can be resumed from", resume);
+  each("manifest.json", [](const std::string& path) { unlink(path.c_str()); });
+  ExpectOnAllRanks(Options(), absl::StatusCode::kDataLoss, "step_00000020", resume);
+  each("", [](const std::string& path) { std::filesystem::remove_all(path); });
+  EXPECT_THAT(Resume().status, IsOk()) << "a run that was killed before its first save begins anew";
+}
+
 TEST_F(CheckpointManagerTest, ADamagedOneIsNeitherKeptNorRemovedNorTakenForTheNewest) {
   SaveSteps({10, 20, 30});
   WriteFile(run_ + "/step_00000030/state.pt", "sXate of step 30");
@@ -367,7 +409,8 @@ TEST_F(CheckpointManagerTest, ADamagedOneIsNeitherKeptNorRemovedNorTakenForTheNe
     absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Keeping({.newest = 2}));
     ASSERT_THAT(manager, IsOk());
     Resumed resumed;
-    EXPECT_THAT((*manager)->Resume([&](const CheckpointInfo& checkpoint) { return Load(checkpoint, resumed); }), IsOk());
+    EXPECT_THAT((*manager)->Resume([&](const CheckpointInfo& checkpoint) { return Load(checkpoint, resumed); }),
+                IsOk());
     EXPECT_EQ(resumed.step, 20);
     EXPECT_THAT(Save(**manager, 25), IsOk());
   }
@@ -454,6 +497,13 @@ TEST_F(CheckpointManagerTest, ANewRunIsCalledAsTheLauncherSays) {
   EXPECT_THAT(ReadFile(run_ + "/step_00000002/manifest.json"), HasSubstr("\"job-17\""));
 }
 
+TEST_F(CheckpointManagerTest, AnIdOfTheLauncherThatIsNoneIsRefusedBeforeAnythingIsMade) {
+  setenv("TORCHELASTIC_RUN_ID", "two\nlines", 1);
+  ExpectOnAllRanks(Options(), absl::StatusCode::kInvalidArgument, "TORCHELASTIC_RUN_ID: the run id is \"two\\nlines\"");
+  EXPECT_FALSE(std::filesystem::exists(run_));
+  unsetenv("TORCHELASTIC_RUN_ID");
+}
+
 TEST_F(CheckpointManagerTest, AnotherModelIsRefusedAndBothAreNamed) {
   CheckpointManagerOptions small = Options();
   small.model = "2 tensors, 11 elements";
@@ -473,6 +523,40 @@ TEST_F(CheckpointManagerTest, TwoJobsDoNotSaveIntoOneDirectory) {
   EXPECT_THAT(Save(**first, 1), IsOk());
   first->reset();
   SaveSteps({2});
+}
+
+TEST_F(CheckpointManagerTest, ADirectoryThatIsMovedAwayMeanwhileIsNoticedAndANewOneTaken) {
+  const auto group = ProcessGroup::WorldOfOne();
+  absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Options());
+  ASSERT_THAT(manager, IsOk());
+  ASSERT_THAT(Save(**manager, 10), IsOk());
+  const std::string id((*manager)->run_id());
+  std::filesystem::rename(run_, dir_ + "/moved");
+  ASSERT_THAT(Save(**manager, 20), IsOk());
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("was moved or removed while this job saved there")));
+  EXPECT_THAT(Names(), ElementsAre("latest", "run.json", "step_00000020"));
+  EXPECT_THAT(NamesIn(dir_ + "/moved"), ElementsAre(".cohort-lock", "latest", "run.json", "step_00000010"));
+  EXPECT_THAT(ReadFile(run_ + "/run.json"), HasSubstr(id));
+  // It is locked again.
+  EXPECT_THAT(CheckpointManager::Open(group.get(), Options()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is in use by another job")));
+}
+
+TEST_F(CheckpointManagerTest, AJobWhosePlaceAnotherOneHasTakenSavesNothingThere) {
+  const auto group = ProcessGroup::WorldOfOne();
+  absl::StatusOr<Manager> first = CheckpointManager::Open(group.get(), Options());
+  ASSERT_THAT(first, IsOk());
+  ASSERT_THAT(Save(**first, 10), IsOk());
+  std::filesystem::rename(run_, dir_ + "/moved");
+  {
+    absl::StatusOr<Manager> second = CheckpointManager::Open(group.get(), Options());
+    ASSERT_THAT(second, IsOk());
+    ASSERT_THAT(Save(**second, 10), IsOk());
+    EXPECT_THAT(Save(**first, 20),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is in use by another job")));
+  }
+  EXPECT_THAT(Save(**first, 30), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("belongs to the run")));
+  EXPECT_THAT(Names(), ElementsAre("latest", "run.json", "step_00000010"));
 }
 
 TEST_F(CheckpointManagerTest, OtherRunsCheckpointsAreSkipped) {
@@ -545,6 +629,20 @@ TEST_F(CheckpointManagerTest, BadRequestsAreRefused) {
                    "best by \"loss\" are to be kept, and this one has no such metric; it has \"r2\"",
                    save({.step = 1, .metrics = {{"r2", 1}}}, {"a"}));
   EXPECT_THAT(Names(), IsEmpty());
+}
+
+// The number that orders checkpoints can be at its end, if somebody has made it so.
+TEST_F(CheckpointManagerTest, WhatCouldNotBeReadBackIsNotCommittedAndTakesNothingAway) {
+  std::filesystem::create_directory(run_);
+  testing::WriteCheckpoint(
+      run_, {.step = 10, .sequence = std::numeric_limits<int64_t>::max() - 1, .run_id = "mine", .world_size = 1},
+      {{"state.pt", "state of step 10"}});
+  const auto group = ProcessGroup::WorldOfOne();
+  absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Keeping({.newest = 1}));
+  ASSERT_THAT(manager, IsOk());
+  EXPECT_THAT(Save(**manager, 20), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"sequence\" is")));
+  EXPECT_THAT(Names(), Contains("step_00000010"));
+  EXPECT_THAT(Names(), Not(Contains("step_00000020")));
 }
 
 TEST_F(CheckpointManagerTest, AManifestThatNobodyWouldReadIsNotWritten) {

@@ -268,6 +268,36 @@ TEST_F(FileSystemTest, LocksWhatIsThereNowNotWhatWasRemoved) {
   EXPECT_THAT(fs_.Lock(dir_ + "/lock", "third"), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("second")));
 }
 
+TEST_F(FileSystemTest, ALockKnowsWhetherItsFileIsStillInPlace) {
+  auto lock = fs_.Lock(dir_ + "/lock", "us");
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_TRUE((*lock)->IsInPlace());
+  ASSERT_THAT(fs_.Rename(dir_ + "/lock", dir_ + "/moved"), IsOk());
+  EXPECT_FALSE((*lock)->IsInPlace());
+  ASSERT_THAT(fs_.Lock(dir_ + "/lock", "another"), IsOk());
+  EXPECT_FALSE((*lock)->IsInPlace());
+}
+
+// A copy of the directory made of hard links, or somebody's trick.
+TEST_F(FileSystemTest, AFileWithAnotherNameIsNotWrittenIntoByALock) {
+  WriteFile(dir_ + "/theirs", "precious");
+  ASSERT_EQ(link((dir_ + "/theirs").c_str(), (dir_ + "/lock").c_str()), 0);
+  auto lock = fs_.Lock(dir_ + "/lock", "us");
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_EQ(ReadFile(dir_ + "/theirs"), "precious");
+  EXPECT_EQ(ReadFile(dir_ + "/lock"), "us");
+}
+
+TEST_F(FileSystemTest, RemovesNothingThroughASymlink) {
+  ASSERT_THAT(fs_.MakeDirectory(dir_ + "/real"), IsOk());
+  WriteFile(dir_ + "/real/file", "precious");
+  ASSERT_THAT(fs_.MakeSymlink("real", dir_ + "/link"), IsOk());
+  EXPECT_FALSE(fs_.Remove(dir_ + "/link/file").ok());
+  EXPECT_EQ(ReadFile(dir_ + "/real/file"), "precious");
+  EXPECT_THAT(fs_.Remove(dir_ + "/link"), IsOk());
+  EXPECT_THAT(fs_.Remove(dir_ + "/real/file"), IsOk());
+}
+
 TEST_F(FileSystemTest, ALockGoesWithItsProcessHoweverThatEnds) {
   int locked[2];
   ASSERT_EQ(pipe(locked), 0);
