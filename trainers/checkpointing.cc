@@ -55,12 +55,19 @@ absl::StatusOr<std::unique_ptr<Checkpointing>> Checkpointing::Open(ProcessGroup*
 }
 
 absl::StatusOr<std::string> Checkpointing::LoadFrom(ProcessGroup& group, std::string_view path, LoadFile load) {
-  // The whole path may be too long for the name of an operation.
-  ABSL_ASSIGN_OR_RETURN(std::string file, group.BroadcastBytes(absl::StrCat("resume from ", path.substr(0, 4096)),
-                                                               group.is_main() ? LocateStateFile(path)
-                                                                               : absl::StatusOr<std::string>("")));
-  ABSL_RETURN_IF_ERROR(load(file));
-  return file;
+  constexpr int kMaxTries = 100;
+  std::string before;
+  for (int i = 1;; ++i) {
+    // The whole path may be too long for the name of an operation.
+    ABSL_ASSIGN_OR_RETURN(std::string file, group.BroadcastBytes(absl::StrCat("resume from ", path.substr(0, 4096)),
+                                                                 group.is_main() ? LocateStateFile(path)
+                                                                                 : absl::StatusOr<std::string>("")));
+    const absl::Status loaded = load(file);
+    if (loaded.ok()) return file;
+    // A job that saves there may have removed it since: then there is a newer one.
+    if (!absl::IsNotFound(loaded) || file == before || i == kMaxTries) return loaded;
+    before = std::move(file);
+  }
 }
 
 absl::StatusOr<std::optional<std::string>> Checkpointing::Resume(const ResumeFrom& from, LoadFile load) {

@@ -201,6 +201,40 @@ TEST_F(CheckpointingTest, ACheckpointOfAnotherProgramIsNotLoaded) {
   });
 }
 
+// A job that saves there removes it between the moments when it is chosen and when it is opened.
+TEST_F(CheckpointingTest, APathWhoseCheckpointGoesMeanwhileLeadsToTheNextOne) {
+  for (const char* step : {"/step_1", "/step_2"}) {
+    fs::create_directories(directory_ + step);
+    std::ofstream(directory_ + step + "/manifest.json") << "x";
+    std::ofstream(directory_ + step + "/state.pt") << step;
+  }
+  fs::create_directory_symlink("step_1", directory_ + "/latest");
+  EXPECT_THAT(RunRanks(2,
+                       [&](ProcessGroup& group) -> absl::Status {
+                         const auto load = [&](std::string_view path) -> absl::Status {
+                           if (path.find("step_1") == std::string_view::npos) return absl::OkStatus();
+                           if (group.is_main()) {
+                             fs::remove(directory_ + "/latest");
+                             fs::create_directory_symlink("step_2", directory_ + "/latest");
+                             fs::remove_all(directory_ + "/step_1");
+                           }
+                           return group.Agree("loaded", absl::NotFoundError("it is gone"));
+                         };
+                         EXPECT_THAT(Checkpointing::LoadFrom(group, directory_ + "/latest", load),
+                                     absl_testing::IsOkAndHolds(directory_ + "/step_2/state.pt"));
+                         int num_loads = 0;
+                         const auto never = [&](std::string_view) {
+                           ++num_loads;
+                           return absl::NotFoundError("it is gone");
+                         };
+                         EXPECT_THAT(Checkpointing::LoadFrom(group, directory_ + "/step_2", never),
+                                     StatusIs(absl::StatusCode::kNotFound, "it is gone"));
+                         EXPECT_EQ(num_loads, 2);
+                         return absl::OkStatus();
+                       }),
+              Each(IsOk()));
+}
+
 TEST_F(CheckpointingTest, APathIsTheMainRanksAndMayNotBeThere) {
   fs::create_directories(directory_);
   std::ofstream(directory_ + "/any.pt") << "any";

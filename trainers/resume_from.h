@@ -36,7 +36,8 @@ std::string ShowResumeFrom(const ResumeFrom& from);
 
 // Local, of the main rank: it looks at the disk. The state file that `path` (of kPath; see TypedPath) stands for, as an
 // absolute path: the file itself, state.pt or state.safetensors in a checkpoint's directory, or that of the newest
-// complete checkpoint in a run's directory.
+// complete checkpoint in a run's directory. The directory it is in is named without symlinks. A job may save there
+// meanwhile; what is found may then be gone at any moment.
 //
 // Errors: NotFound: there is no such file (says what was looked for); and those of ReadRunDirectory.
 absl::StatusOr<std::string> LocateStateFile(std::string_view path);

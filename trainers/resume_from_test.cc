@@ -1,11 +1,13 @@
 #include "cohort/trainers/resume_from.h"
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
@@ -99,10 +101,43 @@ TEST_F(LocateStateFileTest, ARunHasItInItsNewestCheckpoint) {
     ABSL_ASSERT_OK((*manager)->Save({.step = step}, "state.pt", [](WritableFile& file) { return file.Append("x"); }));
   }
   EXPECT_THAT(Locate("run"), IsAt("run/step_00000020/state.pt"));
-  EXPECT_THAT(Locate("run/latest"), IsAt("run/latest/state.pt"));
+  EXPECT_THAT(Locate("run/latest"), IsAt("run/step_00000020/state.pt"));
+  EXPECT_THAT(Locate("run/latest/state.pt"), IsAt("run/step_00000020/state.pt"));
   // That one is no longer complete.
   fs::remove(folder_ + "/run/step_00000020/state.pt");
   EXPECT_THAT(Locate("run"), IsAt("run/step_00000010/state.pt"));
+}
+
+// A job that keeps one checkpoint. Between two names of a path "latest" moves on, and what it led to goes.
+TEST_F(LocateStateFileTest, FindsOneAtAnyTimeWhileAJobSavesAndRemoves) {
+  const std::string run = folder_ + "/run";
+  Write("run/step_0/manifest.json");
+  Write("run/step_0/state.pt");
+  fs::create_directory_symlink("step_0", run + "/latest");
+  std::atomic<bool> is_done = false;
+  std::thread job([&] {
+    for (int step = 1; !is_done; ++step) {
+      const std::string name = absl::StrCat("step_", step);
+      Write(absl::StrCat("run/", name, "/manifest.json"));
+      Write(absl::StrCat("run/", name, "/state.pt"));
+      fs::create_directory_symlink(name, run + "/next");
+      fs::rename(run + "/next", run + "/latest");
+      fs::remove_all(absl::StrCat(run, "/step_", step - 1));
+    }
+  });
+  for (int i = 0; i < 3'000; ++i) {
+    EXPECT_THAT(Locate("run/latest"), absl_testing::IsOk());
+    EXPECT_THAT(Locate("run/latest/state.pt"), absl_testing::IsOk());
+    if (HasFailure()) break;
+  }
+  is_done = true;
+  job.join();
+}
+
+TEST_F(LocateStateFileTest, ALinkThatLeadsNowhereIsNotLookedForForEver) {
+  fs::create_directory_symlink("step_7", folder_ + "/run/latest");
+  EXPECT_THAT(Locate("run/latest"), IsMissing("/run/latest\": No such file"));
+  EXPECT_THAT(Locate("run/latest/state.pt"), IsMissing("/run/latest/state.pt\": No such file"));
 }
 
 TEST_F(LocateStateFileTest, SaysWhatIsNotThere) {
