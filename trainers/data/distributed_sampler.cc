@@ -14,6 +14,7 @@
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/core/ivalue.h"
+#include "ATen/ops/from_blob.h"
 #include "ATen/ops/randperm.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
@@ -158,11 +159,12 @@ absl::Status DistributedSampler::SetEpoch(int64_t epoch) {
 
 absl::Status DistributedSampler::MakeOrder() {
   return InvokeTorch(absl::InfiniteFuture(), [&] {
+    std::vector<int64_t> order(options_.num_items);
     const at::Generator random =
         at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<uint64_t>(epoch_));
-    const at::Tensor order = at::randperm(options_.num_items, random, at::kLong);
-    const int64_t* const items = order.const_data_ptr<int64_t>();
-    order_.assign(items, items + order.numel());
+    at::Tensor values = at::from_blob(order.data(), {options_.num_items}, at::kLong);
+    at::randperm_out(values, options_.num_items, random);
+    order_ = std::move(order);
   });
 }
 
