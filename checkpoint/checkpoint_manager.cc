@@ -318,7 +318,9 @@ absl::Status CheckpointManager::Load(const CheckpointInfo& checkpoint, LoadCheck
 }
 
 absl::StatusOr<std::optional<CheckpointInfo>> CheckpointManager::Resume(LoadCheckpoint load, VerifyDepth depth) {
-  if (main_ != nullptr && !main_->skipped().empty()) Warn(SkippedText(directory_, main_->skipped()));
+  if (main_ != nullptr && !main_->skipped().empty() && !main_->checkpoints().empty()) {
+    Warn(SkippedText(directory_, main_->skipped()));
+  }
   for (;;) {
     const CheckpointInfo* candidate = nullptr;
     if (main_ != nullptr && !main_->checkpoints().empty()) candidate = &main_->checkpoints().front();

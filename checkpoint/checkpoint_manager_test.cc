@@ -640,7 +640,7 @@ TEST_F(CheckpointManagerTest, WhatCouldNotBeReadBackIsNotCommittedAndTakesNothin
   const auto group = ProcessGroup::WorldOfOne();
   absl::StatusOr<Manager> manager = CheckpointManager::Open(group.get(), Keeping({.newest = 1}));
   ASSERT_THAT(manager, IsOk());
-  EXPECT_THAT(Save(**manager, 20), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"sequence\" is")));
+  EXPECT_THAT(Save(**manager, 20), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has the sequence")));
   EXPECT_THAT(Names(), Contains("step_00000010"));
   EXPECT_THAT(Names(), Not(Contains("step_00000020")));
 }

@@ -148,6 +148,7 @@ absl::Status OpenError(int error, std::string_view path) {
 bool IsAt(int fd, std::string_view path) {
   struct stat ours;
   struct stat there;
+  errno = 0;
   return fstat(fd, &ours) == 0 && lstat(std::string(path).c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
          ours.st_ino == there.st_ino;
 }
@@ -164,7 +165,8 @@ class PosixLock final : public FileLock {
     close(fd_);
   }
 
-  bool IsInPlace() const override { return IsAt(fd_, path_); }
+  // What cannot be looked at for another reason, such as a hiccup of a network file system, is taken to be there.
+  bool IsInPlace() const override { return IsAt(fd_, path_) || (errno != 0 && errno != ENOENT && errno != ENOTDIR); }
 
  private:
   const int fd_;

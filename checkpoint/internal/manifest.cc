@@ -142,7 +142,7 @@ class ManifestEvents final : public JsonEvents {
       case Field::kVersion:
         return absl::OkStatus();  // has been looked at
       case Field::kSequence:
-        return Take(value, 0, kMaxInt64 - 1, info_.sequence);
+        return Take(value, 0, kMaxSequence, info_.sequence);
       case Field::kStep:
         return Take(value, 0, kMaxInt64, info_.step);
       case Field::kWorldSize:

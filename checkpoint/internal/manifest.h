@@ -15,6 +15,7 @@
 #define COHORT_CHECKPOINT_INTERNAL_MANIFEST_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ namespace cohort::internal {
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kPinnedName = "pinned";
 inline constexpr int64_t kMaxManifestBytes = 1 << 20;
+
+// The last number that a checkpoint of a run can have.
+inline constexpr int64_t kMaxSequence = std::numeric_limits<int64_t>::max() - 1;
 
 // What may stand in a manifest. InvalidArgument: the value, and what is allowed.
 absl::Status CheckRunId(std::string_view id);

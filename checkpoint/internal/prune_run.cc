@@ -14,12 +14,15 @@
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/checkpoint_writer.h"
+#include "cohort/checkpoint/internal/directories.h"
 #include "cohort/checkpoint/internal/manifest.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/remove_checkpoint.h"
+#include "cohort/checkpoint/internal/run_file.h"
 #include "cohort/checkpoint/internal/run_lock.h"
 #include "cohort/checkpoint/retention.h"
 #include "cohort/checkpoint/run_directory.h"
+#include "cohort/checkpoint/target_path.h"
 
 namespace cohort::internal {
 namespace {
@@ -53,6 +56,9 @@ absl::Status PruneRun(std::string_view path, const RetentionPolicy& policy,
   ABSL_RETURN_IF_ERROR(CheckRetentionPolicy(policy));
   // Before anything is made: what is not a run's directory gets no lock file.
   ABSL_ASSIGN_OR_RETURN(RunDirectory run, ReadRunDirectory(disk, path));
+  // Nothing is removed through a symlink, so the run's own is followed first.
+  ABSL_ASSIGN_OR_RETURN(const std::string inside, ResolveTarget(disk, absl::StrCat(path, "/", kRunFileName)));
+  path = DirectoryOf(inside);
   if (run.checkpoints.empty()) return absl::OkStatus();
   ABSL_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, LockRunDirectory(disk, path, "prunes"));
   if (lock == nullptr) {

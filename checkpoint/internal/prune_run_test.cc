@@ -23,6 +23,7 @@
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/checkpoint_writer.h"
 #include "cohort/checkpoint/internal/run_lock.h"
+#include "cohort/checkpoint/internal/temporary_name.h"
 #include "cohort/checkpoint/retention.h"
 #include "cohort/checkpoint/run_directory.h"
 #include "cohort/checkpoint/testing/crash_file_system.h"
@@ -143,6 +144,20 @@ TEST_F(PruneRunTest, OneThatCannotBeRemovedKeepsNoneOfTheOthers) {
   ASSERT_THAT(run, IsOk());
   EXPECT_EQ(run->checkpoints.size(), 3) << "it is as whole as before";
   EXPECT_THAT(run->skipped, IsEmpty());
+}
+
+TEST_F(PruneRunTest, TheRunMayBeNamedByASymlink) {
+  const std::string link = absl::StrCat(run_, "_link");
+  std::filesystem::create_symlink(run_, link);
+  std::filesystem::create_symlink("nowhere", absl::StrCat(run_, "/", TemporaryPrefix("latest"), "1-00"));
+  std::string warned;
+  EXPECT_THAT(
+      PruneRun(
+          link, {.newest = 1}, [](const CheckpointInfo&, const absl::Status& removed) { EXPECT_THAT(removed, IsOk()); },
+          [&](std::string_view warning) { warned = warning; }),
+      IsOk());
+  EXPECT_EQ(warned, "");
+  EXPECT_FALSE(std::filesystem::exists(run_ + "/step_00000001"));
 }
 
 TEST_F(PruneRunTest, ALatestThatLedToWhatGoesLeadsToTheNewest) {

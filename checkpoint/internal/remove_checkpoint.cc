@@ -26,11 +26,26 @@
 namespace cohort::internal {
 namespace {
 
+// OK if all that is in the directory `path` is what saves make, or can be removed like it.
+absl::Status CheckRemovable(FileSystem& file_system, const std::string& path) {
+  ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(path));
+  for (const std::string& name : names) {
+    const std::string inside = absl::StrCat(path, "/", name);
+    ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(inside));
+    if (found.type == FileType::kRegular || found.type == FileType::kSymlink) continue;
+    return absl::FailedPreconditionError(absl::StrCat(Quoted(inside), " is ",
+                                                      found.type == FileType::kDirectory ? "a directory" : "no file",
+                                                      ", which no save has made; what it is in stays as it is"));
+  }
+  return absl::OkStatus();
+}
+
 // Step 3. Symlinks are removed, not followed: one in the place of the directory, too. Remove sees to it that the directory
 // is still no symlink when it comes to a file.
 absl::Status RemoveTree(FileSystem& file_system, const std::string& path) {
   ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(path));
   if (found.type != FileType::kDirectory) return file_system.Remove(path);
+  ABSL_RETURN_IF_ERROR(CheckRemovable(file_system, path));
   ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(path));
   absl::Status first;
   for (const std::string& name : names) first.Update(file_system.Remove(absl::StrCat(path, "/", name)));
@@ -38,27 +53,14 @@ absl::Status RemoveTree(FileSystem& file_system, const std::string& path) {
   return file_system.RemoveDirectory(path);
 }
 
-// OK if RemoveTree can remove all of it.
-absl::Status CheckRemovable(FileSystem& file_system, const std::string& path) {
-  ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(path));
-  if (found.type != FileType::kDirectory) {
-    return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is no longer a directory; it stays"));
-  }
-  ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(path));
-  for (const std::string& name : names) {
-    const std::string inside = absl::StrCat(path, "/", name);
-    ABSL_ASSIGN_OR_RETURN(const FileInfo info, file_system.Inspect(inside));
-    if (info.type != FileType::kDirectory) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(Quoted(inside), " is a directory, which no save has made; the checkpoint stays as it is"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status RemoveCheckpoint(FileSystem& file_system, std::string_view directory, std::string_view name) {
   const std::string path = absl::StrCat(directory, "/", name);
+  ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(path));
+  if (found.type != FileType::kDirectory) {
+    return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is no longer a directory; it stays"));
+  }
   ABSL_RETURN_IF_ERROR(CheckRemovable(file_system, path));
   const std::string hidden = absl::StrCat(directory, "/", TemporaryName("removed"));
   ABSL_RETURN_IF_ERROR(file_system.Rename(path, hidden));

@@ -180,6 +180,10 @@ absl::Status RunWriter::Check(const CheckpointRequest& request, absl::Span<const
                      " are to be kept, and this one has no such metric; it has ",
                      request.metrics.empty() ? "none" : absl::StrJoin(request.metrics, ", ", name)));
   }
+  if (last_sequence_ >= kMaxSequence) {
+    return absl::FailedPreconditionError(absl::StrCat("a checkpoint in ", Quoted(run_.path), " has the sequence ",
+                                                      last_sequence_, ", after which there is none; move it away"));
+  }
   return CheckLatest(file_system_, run_.path);
 }
 

@@ -323,6 +323,12 @@ absl::Status CrashFileSystem::Remove(std::string_view path) {
   absl::MutexLock lock(mutex_);
   ABSL_RETURN_IF_ERROR(Begin(absl::StrCat("remove ", path)));
   ABSL_ASSIGN_OR_RETURN(const int node, Find(path, LastSymlink::kItself));
+  if (const size_t slash = path.rfind('/'); slash > 0) {
+    ABSL_ASSIGN_OR_RETURN(const int directory, Find(path.substr(0, slash), LastSymlink::kItself));
+    if (live_.at(directory).type != FileType::kDirectory) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": the directory is a symlink"));
+    }
+  }
   if (live_.at(node).type == FileType::kDirectory) return IsADirectory(path);
   return Unlink(path);
 }
