@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/base/config.h"
 #include "absl/log/absl_check.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
@@ -190,6 +191,27 @@ TEST(BatchLoaderTest, ReadsAtMostAsFarAheadAsItIsTold) {
   EXPECT_GE(numbers.reads(), 10);
   EXPECT_LE(numbers.reads(), 13);
 }
+
+// A sanitizer's allocator ends the program instead.
+#if !defined(ABSL_HAVE_ADDRESS_SANITIZER) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+// Its rows are larger than any memory.
+class Large : public RowSource {
+ public:
+  Large() : RowSource({.name = "large", .num_rows = 2, .features = {.sizes = {int64_t{1} << 50}}}) {}
+
+ private:
+  absl::Status ReadInto(absl::Span<const int64_t>, RowBatch&) const override { return absl::OkStatus(); }
+};
+
+TEST_P(BatchLoaderTest, MemoryThatIsNotThereIsAnErrorOfTheBatch) {
+  const Large large;
+  DistributedSamplerOptions sampler = Unshuffled(2);
+  sampler.data_checksum = 0;
+  const std::unique_ptr<BatchLoader> loader = Make(large, sampler, {.items_of_all = 1, .prefetch = GetParam()});
+  EXPECT_THAT(loader->Next(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                       HasSubstr("epoch 0, from item 0 on: \"large\": no memory for 1 rows")));
+}
+#endif
 
 TEST(BatchLoaderTest, OptionsOutOfRangeAreNamedWithWhatIsAllowed) {
   const Numbers numbers(10);

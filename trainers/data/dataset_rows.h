@@ -22,9 +22,9 @@ enum class TargetKind {
 // or Checksum(data) if nobody took it; the name is its source.
 //
 // Errors:
-//   InvalidArgument      there is no row; with kClass, several target columns, or a target that is no class (its row
-//                        and value; classes end below 2^53)
-//   ResourceExhausted    no memory for the tensors
+//   InvalidArgument    there is no row; with kClass, several target columns, or a target that is no class (its row
+//                      and value; classes end below 2^53)
+//   any code           what LibTorch threw, such as for want of memory
 absl::StatusOr<std::unique_ptr<RowSource>> MakeDatasetRows(const Dataset& data, TargetKind kind);
 
 }  // namespace cohort

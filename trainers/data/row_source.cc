@@ -31,13 +31,19 @@ absl::StatusOr<RowBatch> RowSource::Read(absl::Span<const int64_t> rows) const {
     return absl::InvalidArgumentError(absl::StrCat(internal::Quoted(info_.name), ": there is no row ", row,
                                                    "; there are ", info_.num_rows, ", from 0 on"));
   }
-  RowBatch batch;
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  absl::StatusOr<RowBatch> batch = InvokeTorch(absl::InfiniteFuture(), [&] {
+    return RowBatch{.features = Empty(num_rows, info_.features), .targets = Empty(num_rows, info_.targets)};
+  });
+  if (!batch.ok()) {
+    // Whatever LibTorch calls it.
+    return absl::ResourceExhaustedError(
+        absl::StrCat(internal::Quoted(info_.name), ": no memory for ", num_rows, " rows: ", batch.status().message()));
+  }
   absl::Status read;
   const absl::Status thrown = InvokeTorch(absl::InfiniteFuture(), [&] {
     const at::NoGradGuard no_grad;
-    const auto num_rows = static_cast<int64_t>(rows.size());
-    batch = {.features = Empty(num_rows, info_.features), .targets = Empty(num_rows, info_.targets)};
-    read = ReadInto(rows, batch);
+    read = ReadInto(rows, *batch);
   });
   const absl::Status& status = thrown.ok() ? read : thrown;
   if (!status.ok()) {
