@@ -735,6 +735,34 @@ TEST_F(CheckpointManagerTest, EverySaveIsALineOfJsonIfAskedFor) {
   EXPECT_THAT(second, AllOf(HasSubstr("\"step\":1,\"saved\":false,\"error\":"), HasSubstr("\"failed_saves\":1}")));
 }
 
+TEST_F(CheckpointManagerTest, AReportIsNotWrittenIntoTheRunsOwnFiles) {
+  SaveSteps({1});
+  const std::string run_file = ReadFile(run_ + "/run.json");
+  std::filesystem::create_symlink(run_ + "/run.json", dir_ + "/link");
+  const std::vector<std::string> names = {run_ + "/run.json",
+                                          run_ + "/.cohort-lock",
+                                          run_ + "/step_00000001/manifest.json",
+                                          run_ + "/latest/state.pt",
+                                          run_ + "/../run/./run.json",
+                                          dir_ + "/link"};
+  for (const std::string& name : names) {
+    CheckpointManagerOptions options = Options();
+    options.report_path = name;
+    ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "which is a name of the run itself");
+  }
+  EXPECT_EQ(ReadFile(run_ + "/run.json"), run_file);
+  CheckpointManagerOptions fresh = Options();
+  fresh.directory = dir_ + "/fresh";
+  fresh.report_path = dir_ + "/fresh/latest";
+  ExpectOnAllRanks(fresh, absl::StatusCode::kInvalidArgument, "which is a name of the run itself");
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/fresh"));
+  CheckpointManagerOptions options = Options();
+  options.report_path = run_ + "/saves.jsonl";  // beside them it may be
+  SaveSteps({2}, options);
+  EXPECT_THAT(ReadFile(options.report_path), HasSubstr("\"step\":2"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
 TEST_F(CheckpointManagerTest, AReportThatCannotBeWrittenIsAWarning) {
   CheckpointManagerOptions options = Options();
   options.report_path = dir_ + "/none/saves.jsonl";

@@ -18,9 +18,11 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/checkpoint/atomic_file.h"
@@ -62,6 +64,21 @@ absl::Status CheckOptions(const CheckpointManagerOptions& options) {
   return CheckModel(options.model);
 }
 
+// Lines are appended to whatever stands at `report`: not to what makes `directory` a run's. A path that leads nowhere is a warning
+// at each save.
+absl::Status CheckReport(FileSystem& file_system, std::string_view directory, const std::string& report) {
+  if (report.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> target = ResolveTarget(file_system, report);
+  std::string_view name = target.ok() ? std::string_view(*target) : "";
+  if (!absl::ConsumePrefix(&name, directory) || !absl::ConsumePrefix(&name, "/")) return absl::OkStatus();
+  if (name != kRunFileName && name != "latest" && !absl::StartsWith(name, ".cohort-") &&
+      !absl::StartsWith(name, kCheckpointPrefix)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the report of the saves is to be written to ", Quoted(report),
+                                                 ", which is a name of the run itself; allowed is any other file"));
+}
+
 // A new run's.
 absl::StatusOr<std::string> NewRunId(const CheckpointManagerOptions& options) {
   if (!options.run_id.empty()) return options.run_id;
@@ -96,6 +113,7 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Open(FileSystem& file_syst
                                                            int world_size) {
   ABSL_RETURN_IF_ERROR(CheckOptions(options));
   ABSL_ASSIGN_OR_RETURN(std::string directory, SettleDirectory(file_system, options.directory));
+  ABSL_RETURN_IF_ERROR(CheckReport(file_system, directory, options.report_path));
   auto writer = absl::WrapUnique(new RunWriter(file_system, std::move(options), world_size, directory));
   // Before anything is made, and again once nobody else can change it.
   ABSL_RETURN_IF_ERROR(writer->Read());
