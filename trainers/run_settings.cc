@@ -24,24 +24,30 @@ namespace {
 using internal::Field;
 
 constexpr std::string_view kData = "\"data\"";
+constexpr char kSampler[] = "sampler";
 
 std::vector<Field> FieldsOf(RunSettings& settings) {
   return {{"rows", &settings.rows},
           {"features", &settings.features},
           {"targets", &settings.targets},
           {"data_checksum", &settings.data_checksum},
+          {"validation", &settings.validation},
+          {"task", &settings.task},
           {"batch_size", &settings.batch_size},
+          {"accumulate", &settings.accumulate},
+          {"clip_grad_norm", &settings.clip_grad_norm},
           {"seed", &settings.seed},
           {"optimizer", &settings.optimizer},
           {"momentum", &settings.momentum},
           {"lr_step_size", &settings.lr_step_size},
-          {"lr_gamma", &settings.lr_gamma}};
+          {"lr_gamma", &settings.lr_gamma},
+          {"lr_cosine_epochs", &settings.lr_cosine_epochs},
+          {"lr_warmup_epochs", &settings.lr_warmup_epochs}};
 }
 
 std::vector<Field> FieldsOf(SavedRun& run) {
   std::vector<Field> fields = FieldsOf(run.settings);
-  fields.push_back({"rows_done", &run.position.rows_done, /*is_required=*/false});
-  fields.push_back({"squared_error", &run.position.squared_error, /*is_required=*/false});
+  fields.push_back({"loss_sums", &run.loss_sums});
   return fields;
 }
 
@@ -59,13 +65,14 @@ std::string Shown(const internal::FieldPlace& place) {
 }
 
 // Why a run cannot go on with another value of the setting `name`; empty if it can.
-std::string_view WhyNot(std::string_view name, const SavedRun& saved, const RunSettings& now) {
+std::string_view WhyNot(std::string_view name, const RunSettings& saved, const RunSettings& now) {
   if (name == "optimizer") return "the state of one optimizer means nothing to another one";
-  if (name == "seed" && saved.position.rows_done > 0) {
-    return "the epoch that was begun is to be finished in the order of its rows";
-  }
-  if (name == "momentum" && now.optimizer == "rmsprop" && saved.settings.momentum == 0) {
+  if (name == "validation") return "rows that the model has learned from would be held out";
+  if (name == "momentum" && now.optimizer == "rmsprop" && saved.momentum == 0) {
     return "the saved rmsprop has nothing that momentum could go on from";
+  }
+  if (name == "lr_cosine_epochs" || name == "lr_warmup_epochs") {
+    return "such a schedule goes on from the rate that it has come to";
   }
   if (name == "rows" || name == "features" || name == "targets" || name == "data_checksum") {
     return "features are standardized over all rows, so that a model is one of its data";
@@ -79,22 +86,20 @@ c10::IValue RunState(const SavedRun& run) {
   SavedRun copy = run;
   c10::impl::GenericDict dict = internal::NewDict();
   internal::PutFields(FieldsOf(copy), dict);
+  dict.insert(kSampler, run.sampler);
   return c10::IValue(std::move(dict));
 }
 
 absl::StatusOr<SavedRun> ReadRunState(const c10::IValue& state) {
   SavedRun run;
   ABSL_ASSIGN_OR_RETURN(const c10::impl::GenericDict dict, internal::AsDict(state, kData));
-  ABSL_RETURN_IF_ERROR(internal::ReadFields(dict, FieldsOf(run), kData));
-  const EpochPosition& at = run.position;
-  if (at.rows_done < 0 || (at.rows_done > 0 && at.rows_done >= run.settings.rows)) {
-    return absl::InvalidArgumentError(absl::StrCat(kData, ": \"rows_done\" is ", at.rows_done,
-                                                   "; it must be at least 0 and less than the ", run.settings.rows,
-                                                   " rows of an epoch"));
-  }
-  if (!std::isfinite(at.squared_error) || at.squared_error < 0 || (at.rows_done == 0 && at.squared_error != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(kData, ": \"squared_error\" of ", at.rows_done, " rows is ",
-                                                   at.squared_error, "; it must be finite, at least 0, and 0 of none"));
+  ABSL_ASSIGN_OR_RETURN(run.sampler, internal::ValueAt(dict, kSampler, kData));
+  const c10::impl::GenericDict rest = dict.copy();
+  (void)rest.erase(kSampler);
+  ABSL_RETURN_IF_ERROR(internal::ReadFields(rest, FieldsOf(run), kData));
+  for (const double sum : run.loss_sums) {
+    if (std::isfinite(sum)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(kData, ": \"loss_sums\" has ", sum, "; it must be finite"));
   }
   return run;
 }
@@ -114,7 +119,7 @@ absl::Status CheckCanGoOn(const SavedRun& saved, const RunSettings& now) {
   std::string before, after;
   std::string_view reason;
   for (const SettingChange& change : ChangesOf(saved.settings, now)) {
-    const std::string_view why_not = WhyNot(change.name, saved, now);
+    const std::string_view why_not = WhyNot(change.name, saved.settings, now);
     if (why_not.empty()) continue;
     if (reason.empty()) reason = why_not;
     absl::StrAppend(&before, " ", change.name, "=", change.saved);

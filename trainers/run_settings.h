@@ -1,7 +1,7 @@
 // File: run_settings.h
 //
-// What a state file says of a run of linear beside its model and its optimizer: with which settings it was made, and
-// how far it is in its epoch.
+// What a state file says of a trainer's run beside its model and its optimizer: with which settings it was made, and how
+// far it is in its epoch.
 
 #ifndef COHORT_TRAINERS_RUN_SETTINGS_H_
 #define COHORT_TRAINERS_RUN_SETTINGS_H_
@@ -19,25 +19,28 @@ namespace cohort {
 
 // With equal settings a resumed run makes, bit for bit, what it would have made without the interruption.
 struct RunSettings {
-  int64_t rows = 0, features = 0, targets = 0;
+  int64_t rows = 0, features = 0, targets = 0;  // of all data; numbers in a row
   int64_t data_checksum = 0;
+  double validation = 0;
+  std::string task;        // the model's name and what else is the task's own: "Linear(10, 1)"
   int64_t batch_size = 0;  // at most `rows`
-  std::string seed;        // in decimal digits: a state file's integers end at 2^63
+  int64_t accumulate = 1;
+  double clip_grad_norm = 0;  // 0: it is left alone
+  std::string seed;           // in decimal digits: a state file's integers end at 2^63
   std::string optimizer;
   double momentum = 0;
   int64_t lr_step_size = 0;
-  double lr_gamma = 0;
+  double lr_gamma = 0;  // 0 without lr_step_size
+  int64_t lr_cosine_epochs = 0, lr_warmup_epochs = 0;
 };
 
-// Where a run is in the epoch that it has begun.
-struct EpochPosition {
-  int64_t rows_done = 0;     // less than `rows`: at the end of an epoch it is 0 of the next one
-  double squared_error = 0;  // the sum over those rows, each taken just before the step that learned from it
-};
-
+// Equal on all ranks, so that any number of them can go on from it.
 struct SavedRun {
   RunSettings settings;
-  EpochPosition position;
+  c10::IValue sampler;  // DistributedSampler::State()
+  // For each rank that saved, the sum of its rows' losses in the epoch that has begun, each taken just before the step that
+  // learned from it. Empty at the beginning of an epoch.
+  std::vector<double> loss_sums;
 };
 
 // A setting that is not what it was.
@@ -49,9 +52,9 @@ struct SettingChange {
 // Local. A dict with each of these under its name, for TrainingState::data.
 c10::IValue RunState(const SavedRun& run);
 
-// Local. What RunState made; the position may be missing: the end of an epoch.
+// Local. What RunState made; what `sampler` is, is for DistributedSampler::Load to say.
 //
-// Errors: InvalidArgument if it is no such dict (says why), or the position is not one in an epoch.
+// Errors: InvalidArgument if it is no such dict (says why), or a sum is not finite.
 absl::StatusOr<SavedRun> ReadRunState(const c10::IValue& state);
 
 // Local. Every setting that differs, in the order above.
@@ -60,11 +63,13 @@ std::vector<SettingChange> ChangesOf(const RunSettings& saved, const RunSettings
 // Local. OK if a run that was saved so can go on with `now`, though it then makes something else than it would have.
 //
 // Errors: InvalidArgument, "saved with NAME=VALUE ...; now NAME=VALUE ...: REASON", of what it cannot go on with:
-//   rows, features, targets, data_checksum   the features are standardized over all rows, so that the parameters of one
-//                                            table mean nothing for another one
+//   rows, features, targets, data_checksum   the features of a table are standardized over all rows, so that the
+//                                            parameters of one table mean nothing for another one
+//   validation                               rows that were learned from would be held out
 //   optimizer                                what one has in its state the other does not understand
-//   seed, within an epoch                    the rows that are left are those of the order that it was begun with
 //   momentum, from 0 with rmsprop            its state has no place for it
+//   lr_cosine_epochs, lr_warmup_epochs       their rate at an epoch comes from that of the epoch before
+// And the seed, within an epoch, which DistributedSampler::Load refuses.
 absl::Status CheckCanGoOn(const SavedRun& saved, const RunSettings& now);
 
 }  // namespace cohort

@@ -80,6 +80,15 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--keep_best_metric=r2"}, "--keep_best_metric=r2: means nothing without keep_best");
   ExpectRefused({"--save_failure=ignore"}, "--save_failure=ignore: must be warn or stop");
   ExpectRefused({"--run_id=a\nb"}, "--run_id=a\\nb: must be at most 256 printable ASCII characters");
+  ExpectRefused({"--accumulate=0"}, "--accumulate=0: must be at least 1");
+  ExpectRefused({"--clip_grad_norm=0"}, "--clip_grad_norm=0: must be more than 0, and finite as a float");
+  ExpectRefused({"--validation=1"}, "--validation=1: must be at least 0 and below 1");
+  ExpectRefused({"--stop_check_every=0"}, "--stop_check_every=0: must be at least 1");
+  ExpectRefused({"--lr_step_size=1", "--lr_cosine_epochs=2"},
+                "--lr_cosine_epochs=2: there is a schedule already, lr_step_size; one at a time");
+  ExpectRefused({"--prefetch=-1"}, "--prefetch=-1: must be from 0 to 1024");
+  ExpectRefused({"--data=my.safetensors", "--target=x"}, "--target=x: is for CSV files");
+  ExpectRefused({"--metrics_report=missing/m.jsonl"}, "missing/m.jsonl\": No such file or directory");
   ExpectRefused({"--batch_size=-32"}, "--batch_size=-32: must be at least 1");
   ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad");
   ExpectRefused({"--optimizer=adam", "--momentum=0.9"}, "--momentum=0.9: is for sgd and rmsprop, not for adam");
@@ -94,7 +103,7 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--checkpoint_dir="}, "--checkpoint_dir=: must be the path of a directory");
   ExpectRefused({"--backend=mpi"}, "--backend=mpi: must be auto, gloo or nccl");
   ExpectRefused({"--init_timeout=0"}, "--init_timeout=0: must be more than 0, for example 30s or 5m");
-  ExpectRefused({"--data="}, "--data=: must be diabetes, generated, or the path of a CSV file");
+  ExpectRefused({"--data="}, "--data=: must be diabetes, generated, or the path of a file");
   ExpectRefused({"--features=3"}, "--features=3: is for --data=generated only");
   ExpectRefused({"--data=generated", "--outputs=0"}, "--outputs=0: must be from 1 to 134217728");
   ExpectRefused({"--data=generated", "--features=100000000", "--outputs=100"},

@@ -141,7 +141,9 @@ TEST(MainJobTest, TheHelpNamesEveryFlagAndExitCode) {
                                       "outputs",        "format",     "resume",           "momentum",
                                       "lr_step_size",   "lr_gamma",   "save_every_steps", "save_every_time",
                                       "keep",           "keep_best",  "keep_best_metric", "save_failure",
-                                      "save_report",    "run_id"}) {
+                                      "save_report",    "run_id",     "accumulate",       "clip_grad_norm",
+                                      "validation",     "prefetch",   "lr_cosine_epochs", "lr_warmup_epochs",
+                                      "metrics_report", "stop_check_every"}) {
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("--", flag, " (")));
   }
   EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 trained"));

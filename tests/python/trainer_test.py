@@ -1,6 +1,6 @@
 """A run of //trainers:linear is handed between C++ and Python (trainer_twin.py) in its state files.
 
-usage: trainer_test.py TRAINER ORDERS DIABETES_CSV      (below $TEST_SRCDIR)
+usage: trainer_test.py TRAINER DIABETES_CSV      (below $TEST_SRCDIR)
 
 20 epochs in C++ are compared with 10 in C++ and 10 in Python, and the other way round. What was apart is printed.
 """
@@ -16,7 +16,7 @@ import torch
 import trainer_twin
 
 SOURCES = pathlib.Path(os.environ["TEST_SRCDIR"])
-TRAINER, ORDERS, CSV = (SOURCES / path for path in sys.argv[1:4])
+TRAINER, CSV = (SOURCES / path for path in sys.argv[1:3])
 SEED = 3
 
 # How far a number may be apart from the run in C++ alone, relative to the largest of its tensor: a parameter of the model, and
@@ -58,10 +58,11 @@ def begin_in_python(like, path):
     options["lr"] = like["lr_scheduler"]["base_lrs"][0]
     optimizer = trainer_twin.OPTIMIZERS[settings["optimizer"]](model.named_parameters(), **options)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, settings["lr_step_size"], settings["lr_gamma"])
+    torch.manual_seed(trainer_twin.seed_of_rank(int(settings["seed"]), 0))
     torch.save({
         "model": model.state_dict(), "optimizer": optimizer.state_dict(), "lr_scheduler": scheduler.state_dict(),
         "step": 0, "epoch": 0, "rng": [{"cpu": torch.get_rng_state()}],
-        "data": [{**settings, "rows_done": 0, "squared_error": 0.0}],
+        "data": [{**settings, "sampler": {**settings["sampler"], "epoch": 0, "items_done": 0}, "loss_sums": []}],
     }, path)
 
 
@@ -92,8 +93,6 @@ def shown(distance):
 class TrainerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        lines = subprocess.run([ORDERS, "442", str(SEED), "20"], check=True, capture_output=True, text=True).stdout
-        cls.orders = [[int(row) for row in line.split()] for line in lines.splitlines()]
         cls.data = trainer_twin.read_data(CSV)
 
     def setUp(self):
@@ -103,9 +102,9 @@ class TrainerTest(unittest.TestCase):
         """A directory of a run is one optimizer's."""
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
 
-    def twin(self, path, epochs, orders=None):
+    def twin(self, path, epochs, order=trainer_twin.order_of):
         out = self.folder / f"python_{epochs}.pt"
-        trainer_twin.train(path, out, *self.data, orders or self.orders, epochs)
+        trainer_twin.train(path, out, *self.data, epochs, order)
         return out
 
     def check(self, what, flags, state, straight, bound):
@@ -146,7 +145,7 @@ class TrainerTest(unittest.TestCase):
                 run_trainer(self.folder / "straight", "--epochs=5", "--save_every_steps=31", *flags)
                 within = state_of(self.folder / "straight", 31)  # 3 steps of epoch 2
                 self.assertEqual([load(within)[key] for key in ("step", "epoch")], [31, 2])
-                self.assertEqual(load(within)["data"][0]["rows_done"], 96)
+                self.assertEqual(load(within)["data"][0]["sampler"]["items_done"], 96)
                 self.check("from within an epoch", flags, load(self.twin(within, 5)),
                            load(state_of(self.folder / "straight", 70)), bound)
 
@@ -162,13 +161,18 @@ class TrainerTest(unittest.TestCase):
         good = state_of(self.folder / "half", 140)
         path = self.folder / "changed.pt"
         for message, change in [
-            ('"rows_done" is 442', lambda s: s["data"][0].update(rows_done=442)),
-            ('"squared_error"', lambda s: s["data"][0].update(rows_done=1, squared_error=float("inf"))),
+            ("sampler after 442 of 442 items", lambda s: s["data"][0]["sampler"].update(items_done=442)),
+            ("items_done is 443", lambda s: s["data"][0]["sampler"].update(items_done=443)),
+            ("sampler after 0 of 442 items of epoch 3", lambda s: s["data"][0]["sampler"].update(epoch=3)),
+            ('"data" has no "sampler"', lambda s: s["data"][0].pop("sampler")),
+            ('"loss_sums" has inf', lambda s: s["data"][0].update(loss_sums=[float("inf")])),
+            ('"loss_sums" has 2 numbers', lambda s: s["data"][0].update(loss_sums=[1.0, 2.0])),
             ("StepLR", lambda s: s.update(lr_scheduler=None)),
             ('"gamma"', lambda s: s["lr_scheduler"].pop("gamma")),
             ('"data" is None, not a dict', lambda s: s.update(data=[None])),
             ('saved with optimizer="adam"; now optimizer="sgd"', lambda s: s["data"][0].update(optimizer="adam")),
-            ('saved with seed="4"; now seed="3"', lambda s: s["data"][0].update(seed="4", rows_done=32)),
+            ("saved with seed=4, after 32 items of epoch 10; now seed=3",
+             lambda s: s["data"][0]["sampler"].update(seed="4", items_done=32)),
             ('"lr"', lambda s: s["optimizer"]["param_groups"][0].pop("lr")),
             ("weight", lambda s: s["model"].update(weight=torch.zeros(1, 11))),
         ]:
@@ -191,7 +195,7 @@ class TrainerTest(unittest.TestCase):
                 run_trainer(self.folder / "half", "--epochs=10", *flags)
                 path = state_of(self.folder / "half", 140)
                 good = load(self.twin(path, 11))
-                other = load(self.twin(path, 11, [list(reversed(order)) for order in self.orders]))
+                other = load(self.twin(path, 11, lambda *of: trainer_twin.order_of(*of).flip(0)))
                 self.assertGreater(apart(other, good)[0], bound[0])
 
 

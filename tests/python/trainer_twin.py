@@ -32,11 +32,25 @@ def read_data(csv):
     return torch.tensor(features, dtype=torch.float64).t().float(), torch.tensor(columns[-1:], dtype=torch.float64).t().float()
 
 
-def train(path, out, features, targets, orders, epochs):
-    """Goes on from the file `path`, saved at the end of an epoch or within one, until `epochs` are done, and saves to `out`. orders[E]
-    has the rows as epoch E uses them."""
+def order_of(seed, epoch, rows):
+    """The rows as an epoch uses them: as torch.utils.data.DistributedSampler orders them."""
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed + epoch))
+
+
+def seed_of_rank(seed, rank):
+    """What a rank's random numbers begin with: SplitMix64's low 32 bits, and the rank."""
+    mask = 2**64 - 1
+    mixed = (seed + 0x9e3779b97f4a7c15) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94d049bb133111eb) & mask
+    return ((mixed ^ (mixed >> 31)) + rank) & 0xffffffff
+
+
+def train(path, out, features, targets, epochs, order=order_of):
+    """Goes on from the file `path`, saved at the end of an epoch or within one, until `epochs` are done, and saves to `out`."""
     state = torch.load(path, weights_only=True)
     settings = state["data"][0]
+    sampler = settings["sampler"]
     model = torch.nn.Linear(settings["features"], settings["targets"])
     model.load_state_dict(state["model"])
     optimizer = OPTIMIZERS[settings["optimizer"]](model.named_parameters(), lr=1.0)
@@ -46,13 +60,12 @@ def train(path, out, features, targets, orders, epochs):
         scheduler.load_state_dict(state["lr_scheduler"])
     torch.set_rng_state(state["rng"][0]["cpu"])
 
-    step, rows_done = state["step"], settings["rows_done"]
+    step, rows_done = state["step"], sampler["items_done"]
     for epoch in range(state["epoch"], epochs):
-        for rows in torch.tensor(orders[epoch][rows_done:]).split(settings["batch_size"]):
+        for rows in order(int(sampler["seed"]), epoch, len(features))[rows_done:].split(settings["batch_size"]):
             optimizer.zero_grad()
-            (model(features[rows]) - targets[rows]).double().square().sum().backward()
-            for parameter in model.parameters():
-                parameter.grad = (parameter.grad.double() / targets[rows].numel()).float()
+            squared_error = (model(features[rows]) - targets[rows]).double().square().sum()
+            (squared_error * (1.0 / targets[rows].numel())).backward()
             optimizer.step()
             step += 1
         rows_done = 0
@@ -67,5 +80,5 @@ def train(path, out, features, targets, orders, epochs):
         "step": step,
         "epoch": epochs,
         "rng": [{"cpu": torch.get_rng_state()}],
-        "data": [{**settings, "rows_done": 0, "squared_error": 0.0}],
+        "data": [{**settings, "sampler": {**sampler, "epoch": epochs, "items_done": 0}, "loss_sums": []}],
     }, out)

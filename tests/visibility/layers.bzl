@@ -66,7 +66,7 @@ LAYERS = [
         ["models", "tools/ckpt", "trainers"],
     ),
     (
-        ["//models:linear"],
+        ["//models:linear", "//models:mlp"],
         ["checkpoint", "runtime"],
     ),
     (
@@ -74,7 +74,7 @@ LAYERS = [
         ["checkpoint", "models", "runtime"],
     ),
     (
-        ["//trainers:linear_trainer", "//trainers/data:csv_dataset", "//trainers/data:dataset"],
+        ["//trainers:trainer", "//trainers/data:csv_dataset", "//trainers/data:dataset"],
         ["checkpoint", "models", "runtime"],
     ),
     (
