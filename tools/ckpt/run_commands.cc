@@ -145,6 +145,22 @@ int Verify(const CheckpointInfo& checkpoint, const std::string& name) {
   return kExitGood;
 }
 
+// A metric that no checkpoint has is a slip of the pen, and would leave none of the best.
+absl::Status CheckMetricsAreThere(const RunDirectory& run, const RetentionPolicy& policy) {
+  std::set<std::string> names;
+  for (const CheckpointInfo& checkpoint : run.checkpoints) {
+    for (const auto& [name, value] : checkpoint.metrics) names.insert(name);
+  }
+  for (const KeepBest& best : policy.best) {
+    if (run.checkpoints.empty() || names.contains(best.metric)) continue;
+    const auto append = [](std::string* out, const std::string& name) { absl::StrAppend(out, NameText(name)); };
+    return absl::InvalidArgumentError(
+        absl::StrCat("--keep-best=", NameText(best.metric), ": no checkpoint has such a metric; there ",
+                     names.empty() ? "is none" : absl::StrCat("are ", absl::StrJoin(names, ", ", append))));
+  }
+  return absl::OkStatus();
+}
+
 int DryRun(const std::string& path, const RunDirectory& run, const RetentionPolicy& policy) {
   std::vector<CheckpointInfo> goes;
   for (const size_t i : PlanRetention(run.checkpoints, policy)) {
@@ -235,6 +251,7 @@ int Prune(const std::string& path, const RetentionPolicy& policy, bool dry_run) 
   }
   const absl::StatusOr<RunDirectory> run = ReadRunDirectory(path);
   if (!run.ok()) return Trouble(run.status().message());
+  if (const absl::Status known = CheckMetricsAreThere(*run, policy); !known.ok()) return Trouble(known.message());
   if (dry_run) return DryRun(path, *run, policy);
   std::vector<CheckpointInfo> gone;
   bool is_said = false;
