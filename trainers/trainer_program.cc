@@ -22,6 +22,7 @@
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/runtime/init_process_group.h"
+#include "cohort/runtime/internal/standard_streams.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/trainers/console.h"
 #include "cohort/trainers/data/csv_dataset.h"
@@ -209,6 +210,7 @@ ExitCode Run(const TrainerProgram& program, const std::vector<char*>& arguments)
 }  // namespace
 
 int RunTrainer(int argc, char** argv, const TrainerProgram& program) {
+  internal::OccupyStandardStreams();
   // A limit on the size of files is then an error of the save, which names the file, and not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   // Before there is something to save, the wish for a save must not end the process either.

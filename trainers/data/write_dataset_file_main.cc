@@ -19,6 +19,7 @@
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
 #include "cohort/checkpoint/writable_file.h"
+#include "cohort/runtime/internal/standard_streams.h"
 #include "cohort/runtime/process_group.h"
 #include "cohort/trainers/data/csv_dataset.h"
 #include "cohort/trainers/data/dataset.h"
@@ -78,4 +79,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace cohort
 
-int main(int argc, char** argv) { return cohort::Main(argc, argv); }
+int main(int argc, char** argv) {
+  cohort::internal::OccupyStandardStreams();
+  return cohort::Main(argc, argv);
+}
