@@ -70,7 +70,7 @@ LAYERS = [
         ["checkpoint", "runtime"],
     ),
     (
-        ["//trainers:lr_scheduler"],
+        ["//trainers:lr_scheduler", "//trainers/data:distributed_sampler"],
         ["checkpoint", "models", "runtime"],
     ),
     (
