@@ -5,6 +5,7 @@
 #   ./bazelw run -c opt //tests/python/peers -- load [DIRECTORY]    the same state read back, and a state of 100,000 tensors
 #   ./bazelw run -c opt //tests/python/peers -- barrier             ours, gloo's and the store's; MPI's if mpicc and mpirun are there
 #   ./bazelw run -c opt //tests/python/peers -- launch              ours, plain fork and exec, torchrun; mpirun if it is there
+#   ./bazelw run -c opt //tests/python/peers -- ddp [BLOCKS]        a step of data-parallel training: ours and Python's, taking turns
 #   ./bazelw run -c opt //tests/python/peers -- crashes [DIRECTORY [KILLS [MIB]]]    a SIGKILL in mid-save: ours, torch.save, safetensors, dcp
 set -euo pipefail
 
@@ -44,6 +45,10 @@ case ${1-} in
   launch)
     export OMP_NUM_THREADS=1
     peers launch "$repository/tools/launch/launch"
+    ;;
+  ddp)
+    "$runfiles/$python" "$repository/tests/python/peers/data_parallel.py" "$repository/runtime/distributed_data_parallel_benchmark" \
+      "${@:2}"
     ;;
   crashes)
     "$runfiles/$python" "$repository/tests/python/peers/crashes.py" "$runfiles/$safetensors" \
