@@ -29,12 +29,15 @@ struct DistributedDataParallelOptions {
   // and more ranks are then added up in the same order in every step of every process, and a run that is resumed makes,
   // bit for bit, what the unbroken one would have made.
   bool rebuild_buckets = true;
-  // Before each Forward the buffers become the main rank's: running means of batch normalization, for example.
+  // Before each Forward the buffers become the main rank's: running means of batch normalization, for example. Python:
+  // forward_sync_buffers; its older broadcast_buffers=False does not send them at the beginning either, and an exchange
+  // with ranks that do goes wrong.
   bool broadcast_buffers = true;
   // Parameters may have no part in a rank's loss, others at each step: Forward looks for them in the graph of its outputs.
   // Their grad() stays as it is if they have no part in any rank's loss.
   bool find_unused_parameters = false;
-  // grad() is a view of what travels: saves a copy of all gradients in memory and a pass over them. Do not detach_() it.
+  // grad() is a view of what travels: saves a copy of all gradients in memory and a pass over them. Do not detach_() it,
+  // as the zero_grad() of LibTorch's optimizers does: call the module's.
   bool gradient_as_bucket_view = false;
   // The same parameters are used in the same way at every step: finds unused ones once, and allows a parameter to get its
   // gradient in several parts (activation checkpoints).

@@ -186,6 +186,30 @@ TEST(DistributedDataParallelTest, UnderNoSyncGradientsAddUpAndAreAveragedOnceAtT
   EXPECT_TRUE(at::allclose(FlatGradients(*net), MeanOverRanks(FlatGradients(*alone)), 1e-6, 1e-6));
 }
 
+// LibTorch counts how often each gradient comes in the first backward, and would count local ones with it.
+TEST(DistributedDataParallelTest, AStaticGraphMayBeginUnderNoSync) {
+  for (const bool views : {false, true}) {
+    Net net = MakeNet(1), alone = MakeNet(1);
+    auto ddp = DistributedDataParallel<NetImpl>::Create(
+        &SharedGroup(), net.ptr(),
+        {.broadcast_buffers = false, .gradient_as_bucket_view = views, .static_graph = true});
+    ASSERT_THAT(ddp, IsOk());
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      alone->zero_grad();
+      for (int micro = 0; micro < 3; ++micro) {
+        const auto [x, y] = BatchOf(Rank(), 3 * step + micro);
+        LossOf(alone->forward(x), y).backward();
+        const auto no_sync = (*ddp)->NoSync(micro < 2);
+        auto output = (*ddp)->Forward(x);
+        ASSERT_THAT(output, IsOk());
+        ASSERT_THAT((*ddp)->Backward(LossOf(*output, y)), IsOk());
+      }
+      EXPECT_TRUE(at::allclose(FlatGradients(*net), MeanOverRanks(FlatGradients(*alone)), 1e-6, 1e-6)) << step;
+    }
+  }
+}
+
 TEST(DistributedDataParallelTest, BuffersBecomeTheMainRanksAtEachForwardUnlessTheyAreNotTo) {
   for (const bool sends : {true, false}) {
     Net net = MakeNet(1);

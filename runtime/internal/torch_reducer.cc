@@ -111,6 +111,11 @@ class TorchReducer::OpenReducer : public c10d::Reducer {
     return expect_autograd_hooks_;
   }
   void KeepBuckets() { has_rebuilt_bucket_ = true; }
+  // Of a static graph, what local backwards before the first averaging have counted.
+  void ForgetCounts() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& count : numGradHooksTriggeredMap_) count.second = 0;
+  }
 };
 
 // The first backward of a static graph only counts how often each gradient comes, and all are averaged at its end.
@@ -212,7 +217,8 @@ void TorchReducer::AfterForward(bool is_synchronized, std::vector<at::Tensor*> o
     }
     reducer_->prepare_for_backward(found);
   }
-  const bool counts = static_graph_ != nullptr && !static_graph_->has_been_counted;
+  const bool counts = is_synchronized && static_graph_ != nullptr && !static_graph_->has_been_counted;
+  if (counts) reducer_->ForgetCounts();
   if (!finds_unused && !counts) return;
   std::erase_if(outputs, [](const at::Tensor* output) { return !output->grad_fn(); });
   if (outputs.empty()) return;
