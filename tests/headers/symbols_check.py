@@ -17,7 +17,8 @@ OTHERS = r"S[tabsiod]|4absl|2at|3c10|4c10d|6caffe2|4gloo|8nlohmann|3ska|11ska_or
 START = r"(?:DW\.ref\.)?_Z(?:T[VTISCHWc]|Th\w*?_|GV|GR|Z)*"
 NESTED = r"N[rVK]*[RO]?"
 IN_OURS = re.compile(START + NESTED + "6cohort")
-IN_OTHERS = re.compile(START + rf"(?:{NESTED})?(?:{OTHERS})")
+# What describes a function's type, or a pointer's to one, is whose type the function returns.
+IN_OTHERS = re.compile(START + rf"(?:P?F)?(?:{NESTED})?(?:{OTHERS})")
 # Placement new and delete are inline functions without a namespace; the others come from the compiler.
 COMPILERS = {"_ZnwmPv", "_ZdlPvS_", "_ZnamPv", "_ZdaPvS_", "DW.ref.__gxx_personality_v0", "__clang_call_terminate"}
 FLAG = re.compile(r"(?:^|\d)FLAGS_|AbslFlag(?:Help|Default)GenFor")

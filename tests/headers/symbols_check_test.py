@@ -30,6 +30,7 @@ class JudgeTest(unittest.TestCase):
             ("W", "_ZN4absl6StatusD2Ev"),
             ("W", "_ZnwmPv"),
             ("V", "DW.ref._ZTISt9exception"),
+            ("V", "_ZTIPFSt6vectorIN2at6TensorESaIS1_EERKS3_E"),
             ("t", "_ZN12_GLOBAL__N_16helperEv"),
         ):
             self.assertIsNone(symbols_check.judge(kind, name), name)
@@ -41,6 +42,7 @@ class JudgeTest(unittest.TestCase):
     def test_a_name_that_only_begins_like_ours_is_not_ours(self):
         self.assertEqual(symbols_check.judge("T", "_ZN7cohort21fEv"), "is outside of namespace cohort")
         self.assertEqual(symbols_check.judge("T", "_Z6cohortv"), "is outside of namespace cohort")
+        self.assertIsNotNone(symbols_check.judge("V", "_ZTIPFN7another1AEvE"))
 
 
 class ArchiveTest(unittest.TestCase):
