@@ -15,13 +15,13 @@
 int main(int argc, char** argv) {
   if (argc != 2) return std::cerr << "usage: save PATH\n", 2;
   absl::StatusOr<std::unique_ptr<cohort::ProcessGroup>> group = cohort::InitProcessGroup();
-  if (!group.ok()) return std::cerr << group.status() << "\n", 1;
+  if (!group.ok()) return std::cerr << group.status().message() << "\n", 1;
 
   const std::string payload = "saved by an importer\n";
   cohort::MainOnlySaver saver(group->get());
   absl::StatusOr<cohort::SaveReport> report =
       saver.Save(argv[1], [&](cohort::WritableFile& file) { return file.Append(payload); });
-  if (!report.ok()) return std::cerr << report.status() << "\n", 1;
+  if (!report.ok()) return std::cerr << report.status().message() << "\n", 1;
 
   std::ifstream file(report->path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
