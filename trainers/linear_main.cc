@@ -65,7 +65,7 @@ class LinearProgram final : public TrainerProgram {
   TargetKind target_kind() const override { return TargetKind::kNumbers; }
 
   absl::Status CheckFlags() const override {
-    const std::string data = DataFlag(builtin_data());
+    const std::string data = DataFlag();
     if (data.empty()) return WrongFlag("data", "", "must be diabetes, generated, or the path of a file");
     if (data == "generated" && !TargetFlag().empty()) {
       return WrongFlag("target", absl::StrJoin(TargetFlag(), ","), "is for CSV files, and not for --data=generated");
@@ -85,7 +85,7 @@ class LinearProgram final : public TrainerProgram {
     GeneratedDatasetOptions options;
     options.num_features = absl::GetFlag(FLAGS_features).value_or(options.num_features);
     options.num_targets = absl::GetFlag(FLAGS_outputs).value_or(options.num_targets);
-    options.seed = OptionsFromFlags(defaults()).seed;
+    options.seed = OptionsFromFlags().seed;
     return GenerateDataset(options);
   }
 

@@ -63,7 +63,7 @@ class MlpProgram final : public TrainerProgram {
   TrainerOptions defaults() const override { return {.epochs = 20, .optimizer = "adam", .validation = 0.2}; }
 
   absl::Status CheckFlags() const override {
-    if (DataFlag(builtin_data()).empty()) return WrongFlag("data", "", "must be digits, or the path of a file");
+    if (DataFlag().empty()) return WrongFlag("data", "", "must be digits, or the path of a file");
     const absl::StatusOr<MlpTaskOptions> options = TaskOptions();
     if (!options.ok()) return options.status();
     // The options are named as the flags are.

@@ -35,15 +35,15 @@ std::string AbslUnparseFlag(const ResumeFrom& flag) { return ShowResumeFrom(flag
 
 }  // namespace cohort
 
-ABSL_FLAG(std::optional<std::string>, data, std::nullopt,
+ABSL_FLAG(std::string, data, "",
           "What to learn from: one of the names above, the path of a CSV file with a header, or that of a .safetensors "
           "file with \"features\" and \"targets\", which is read as it is needed and may be larger than the memory");
 ABSL_FLAG(std::vector<std::string>, target, {},
           "Columns of a CSV file to predict, separated by commas; default: the last column");
-ABSL_FLAG(std::optional<double>, validation, std::nullopt,
+ABSL_FLAG(double, validation, cohort::TrainerOptions().validation,
           "The share of the rows to hold out, at least 0 and below 1: metrics are of these, which nothing is learned "
           "from. The same rows in every run; 0: metrics are of all rows. Default: see above");
-ABSL_FLAG(std::optional<int64_t>, epochs, std::nullopt,
+ABSL_FLAG(int64_t, epochs, cohort::TrainerOptions().epochs,
           "How often every row is used, in all: a resumed run makes what is left of them. Default: see above");
 ABSL_FLAG(int64_t, save_every, cohort::TrainerOptions().save_every,
           "Save after epoch 0 and every so many epochs; the last epoch is always saved");
@@ -81,13 +81,13 @@ ABSL_FLAG(cohort::ResumeFrom, resume, {},
           "over; a number: the checkpoint of that step there; or the path of a state file of either format, of a "
           "checkpoint's directory, or of a run's. Flags that are not as they were, and another number of ranks, are "
           "warned of; the data, --validation and --optimizer must be the same");
-ABSL_FLAG(std::optional<int64_t>, batch_size, std::nullopt,
+ABSL_FLAG(int64_t, batch_size, cohort::TrainerOptions().batch_size,
           "Rows a step, of all ranks together: the result does not depend on the number of ranks. Default: see above");
 ABSL_FLAG(int64_t, accumulate, cohort::TrainerOptions().accumulate,
           "Work off each step's rows in so many parts, one after the other: less memory, the same step");
 ABSL_FLAG(std::optional<double>, clip_grad_norm, std::nullopt,
           "Cut the gradients' length, all parameters together, down to this before each step");
-ABSL_FLAG(std::optional<std::string>, optimizer, std::nullopt,
+ABSL_FLAG(std::string, optimizer, cohort::TrainerOptions().optimizer,
           "sgd, adam, adamw, rmsprop or adagrad. Default: see above");
 ABSL_FLAG(std::optional<double>, momentum, std::nullopt, "Of sgd and rmsprop; default 0");
 ABSL_FLAG(std::optional<double>, learning_rate, std::nullopt,
@@ -113,26 +113,34 @@ absl::Status WrongFlag(std::string_view name, std::string_view value, std::strin
   return absl::InvalidArgumentError(absl::StrCat("--", name, "=", internal::Printable(value), ": ", allowed));
 }
 
-std::string DataFlag(std::string_view builtin) { return absl::GetFlag(FLAGS_data).value_or(std::string(builtin)); }
+void SetFlagDefaults(const TrainerOptions& defaults, std::string_view data) {
+  absl::SetFlag(&FLAGS_data, std::string(data));
+  absl::SetFlag(&FLAGS_epochs, defaults.epochs);
+  absl::SetFlag(&FLAGS_batch_size, defaults.batch_size);
+  absl::SetFlag(&FLAGS_optimizer, defaults.optimizer);
+  absl::SetFlag(&FLAGS_validation, defaults.validation);
+}
+
+std::string DataFlag() { return absl::GetFlag(FLAGS_data); }
 
 std::vector<std::string> TargetFlag() { return absl::GetFlag(FLAGS_target); }
 
 std::string MetricsReportFlag() { return absl::GetFlag(FLAGS_metrics_report); }
 
-TrainerOptions OptionsFromFlags(const TrainerOptions& defaults) {
-  TrainerOptions options = defaults;
-  options.epochs = absl::GetFlag(FLAGS_epochs).value_or(defaults.epochs);
-  options.batch_size = absl::GetFlag(FLAGS_batch_size).value_or(defaults.batch_size);
+TrainerOptions OptionsFromFlags() {
+  TrainerOptions options;
+  options.epochs = absl::GetFlag(FLAGS_epochs);
+  options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.accumulate = absl::GetFlag(FLAGS_accumulate);
   options.clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm);
-  options.optimizer = absl::GetFlag(FLAGS_optimizer).value_or(defaults.optimizer);
+  options.optimizer = absl::GetFlag(FLAGS_optimizer);
   options.momentum = absl::GetFlag(FLAGS_momentum);
   options.learning_rate = absl::GetFlag(FLAGS_learning_rate);
   options.lr_step_size = absl::GetFlag(FLAGS_lr_step_size);
   options.lr_gamma = absl::GetFlag(FLAGS_lr_gamma);
   options.lr_cosine_epochs = absl::GetFlag(FLAGS_lr_cosine_epochs);
   options.lr_warmup_epochs = absl::GetFlag(FLAGS_lr_warmup_epochs);
-  options.validation = absl::GetFlag(FLAGS_validation).value_or(defaults.validation);
+  options.validation = absl::GetFlag(FLAGS_validation);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.prefetch = absl::GetFlag(FLAGS_prefetch);
   options.checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir);
@@ -160,8 +168,7 @@ InitProcessGroupOptions GroupOptionsFromFlags() {
   return options;
 }
 
-absl::Status CheckFlags(const std::vector<char*>& arguments, const TrainerOptions& defaults,
-                        absl::Span<const std::string_view> metrics) {
+absl::Status CheckFlags(const std::vector<char*>& arguments, absl::Span<const std::string_view> metrics) {
   if (arguments.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", internal::Printable(arguments[1]),
                                                    "\": there are only flags, see --help"));
@@ -179,7 +186,7 @@ absl::Status CheckFlags(const std::vector<char*>& arguments, const TrainerOption
     return WrongFlag("save_failure", save_failure, "must be warn or stop");
   }
   // The options are named as the flags are.
-  const absl::Status valid = CheckTrainerOptions(OptionsFromFlags(defaults), metrics);
+  const absl::Status valid = CheckTrainerOptions(OptionsFromFlags(), metrics);
   return valid.ok() ? valid : absl::InvalidArgumentError(absl::StrCat("--", valid.message()));
 }
 

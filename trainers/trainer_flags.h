@@ -19,19 +19,21 @@ namespace cohort {
 // Local. "--NAME=VALUE: ALLOWED".
 absl::Status WrongFlag(std::string_view name, std::string_view value, std::string_view allowed);
 
-// Local. --data, or `builtin`; --target; --metrics_report.
-std::string DataFlag(std::string_view builtin);
+// Local, before the flags are parsed. What they are unless somebody says otherwise.
+void SetFlagDefaults(const TrainerOptions& defaults, std::string_view data);
+
+// Local. --data, --target, --metrics_report.
+std::string DataFlag();
 std::vector<std::string> TargetFlag();
 std::string MetricsReportFlag();
 
-// Local. The options that the flags say; what they leave open is as in `defaults`.
-TrainerOptions OptionsFromFlags(const TrainerOptions& defaults);
+// Local. The options that the flags say.
+TrainerOptions OptionsFromFlags();
 InitProcessGroupOptions GroupOptionsFromFlags();
 
 // Local, before any socket and any file. InvalidArgument if a flag is out of its range, or there is an argument that is no
 // flag: `arguments` are what Abseil has left. `metrics` as for CheckTrainerOptions.
-absl::Status CheckFlags(const std::vector<char*>& arguments, const TrainerOptions& defaults,
-                        absl::Span<const std::string_view> metrics);
+absl::Status CheckFlags(const std::vector<char*>& arguments, absl::Span<const std::string_view> metrics);
 
 }  // namespace cohort
 

@@ -11,6 +11,7 @@
 
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -57,7 +58,7 @@ absl::StatusOr<Dataset> ReadTable(const TrainerProgram& program, std::string_vie
 }
 
 absl::StatusOr<TrainingData> ReadData(const TrainerProgram& program, std::string_view argv0) {
-  const std::string name = DataFlag(program.builtin_data());
+  const std::string name = DataFlag();
   TrainingData data;
   if (absl::EndsWith(name, kMappedSuffix)) {
     if (const std::vector<std::string> targets = TargetFlag(); !targets.empty()) {
@@ -147,10 +148,8 @@ void IgnoreStopSignals() {
   for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_IGN);
 }
 
-absl::StatusOr<TrainerOutcome> TrainWithOutput(ProcessGroup& group, Console& console, const TrainingData& data,
-                                               Task& task, const TrainerOptions& options) {
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsReport> report, OpenReport(group));
-  EpochLines lines(console, task.metrics(), std::move(report));
+absl::StatusOr<TrainerOutcome> TrainWithOutput(ProcessGroup& group, Console& console, EpochLines& lines,
+                                               const TrainingData& data, Task& task, const TrainerOptions& options) {
   TrainerObserver observer;
   observer.on_begin = [&](const BeginReport& begun) { console.PrintBegin(begun); };
   observer.on_step = [&](const StepReport& step) { console.ShowStep(step); };
@@ -166,13 +165,15 @@ absl::StatusOr<TrainerOutcome> TrainWithOutput(ProcessGroup& group, Console& con
 
 // Returns whether the run was stopped before its end.
 absl::StatusOr<bool> TrainAndPrint(ProcessGroup& group, const TrainerProgram& program, std::string_view argv0) {
-  const TrainerOptions options = OptionsFromFlags(program.defaults());
+  const TrainerOptions options = OptionsFromFlags();
   Console console(group);
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsReport> report, OpenReport(group));
+  EpochLines lines(console, program.metrics(), std::move(report));
   ABSL_ASSIGN_OR_RETURN(const TrainingData data, AgreeOnData(group, ReadData(program, argv0)));
   absl::StatusOr<std::unique_ptr<Task>> task = program.MakeTask(*data.rows);
   ABSL_RETURN_IF_ERROR(group.Agree("the task is made", task.status()));
   PrintStart(console, group, data, **task, options);
-  ABSL_ASSIGN_OR_RETURN(const TrainerOutcome outcome, TrainWithOutput(group, console, data, **task, options));
+  ABSL_ASSIGN_OR_RETURN(const TrainerOutcome outcome, TrainWithOutput(group, console, lines, data, **task, options));
   if (outcome.was_complete) {
     console.Print("already complete: epoch %d of %d in %s; --resume=none starts over\n", outcome.epochs_done,
                   options.epochs, internal::Printable(outcome.directory));
@@ -187,7 +188,7 @@ absl::StatusOr<bool> TrainAndPrint(ProcessGroup& group, const TrainerProgram& pr
 ExitCode Run(const TrainerProgram& program, const std::vector<char*>& arguments) {
   std::vector<std::string_view> metrics;
   for (const TaskMetric& metric : program.metrics()) metrics.push_back(metric.name);
-  absl::Status status = CheckFlags(arguments, program.defaults(), metrics);
+  absl::Status status = CheckFlags(arguments, metrics);
   if (status.ok()) status = program.CheckFlags();
   std::unique_ptr<ProcessGroup> group;
   if (status.ok()) {
@@ -217,6 +218,10 @@ int RunTrainer(int argc, char** argv, const TrainerProgram& program) {
   std::signal(SIGUSR1, SIG_IGN);
   std::signal(SIGUSR2, SIG_IGN);
   absl::SetProgramUsageMessage(program.usage());
+  absl::FlagsUsageConfig help;
+  help.contains_help_flags = [](std::string_view file) { return absl::StrContains(file, "trainers/"); };
+  absl::SetFlagsUsageConfig(help);
+  SetFlagDefaults(program.defaults(), program.builtin_data());
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   return Run(program, arguments);
 }

@@ -302,7 +302,8 @@ TEST(ResumeTest, IfEveryCheckpointIsDamagedNothingIsBegunUnasked) {
   const Process::Result refused = RunJob(folder, OneStepAnEpoch({"--epochs=3"}));
   EXPECT_EQ(refused.exit_code, kIo) << refused.err;
   EXPECT_THAT(Errors(refused),
-              ElementsAre(AllOf(HasSubstr("every checkpoint in"), HasSubstr("--resume=none starts over"))));
+              ElementsAre(AllOf(HasSubstr("no checkpoint that can be resumed from"), HasSubstr("is damaged"),
+                                HasSubstr("--resume=none starts over"))));
   EXPECT_THAT(Epochs(Train(folder, OneStepAnEpoch({"--epochs=3", "--resume=none"}))), SizeIs(3));
 }
 
