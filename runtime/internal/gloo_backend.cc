@@ -13,7 +13,10 @@
 //    same way.
 // 5. It asks the resolver for this machine's name unless it is given an address, and a machine's name need not lead
 //    anywhere.
-// 6. It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
+// 6. Its threads write to connections that the other end may have closed, and the signal of that, SIGPIPE, ends a process that
+//    does not say otherwise. They inherit the signal mask of the thread that makes them: ours blocks it, and what the program
+//    does at SIGPIPE stays the program's.
+// 7. It finds the others through a c10d::Store. Ours is the control plane (exchange_store.h), which knows who has died.
 
 #include "cohort/runtime/internal/gloo_backend.h"
 
@@ -31,8 +34,11 @@
 #error "@gloo is of another LibTorch: give the headers of yours by --repo_env=GLOO=DIR or --@cohort//third_party/gloo=LABEL"
 #endif
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -98,7 +104,12 @@ class BreakableGloo final : public c10d::ProcessGroupGloo {
 
 using GlooPtr = c10::intrusive_ptr<BreakableGloo>;
 
+// Called in a thread that ends with it: see 6 above.
 GlooPtr Make(const RankInfo& info, const GlooOptions& options, const c10::intrusive_ptr<ExchangeStore>& store) {
+  sigset_t broken_pipe;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   auto torch_options = c10d::ProcessGroupGloo::Options::create(ToTorchTimeout(options.connect_timeout));
   for (const std::string& host : options.hosts) {
     torch_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
