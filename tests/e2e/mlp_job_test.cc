@@ -1,5 +1,10 @@
 // The second trainer as a person runs it: what it learns, what it prints, and that it goes on as it should.
 
+#include <pty.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -77,6 +82,28 @@ TEST(MlpJobTest, WithNoArgumentsClassifiesDigitsThatItHasNotSeen) {
   }
 }
 
+TEST(MlpJobTest, OnATerminalABarIsWrittenOverAndOver) {
+  const std::string folder = NewFolder(), program = PathIn("MLP");
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    if (chdir(folder.c_str()) == 0) execl(program.c_str(), program.c_str(), "--epochs=2", nullptr);
+    _exit(127);
+  }
+  std::string shown;
+  char buffer[4096];
+  for (ssize_t size; (size = read(terminal, buffer, sizeof(buffer))) > 0;) shown.append(buffer, size);
+  close(terminal);
+  int status = -1;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0) << shown;
+  EXPECT_THAT(shown, HasSubstr("\r\033[Kepoch 0 [                              ] 32/1438"));
+  // It is gone when a line is.
+  EXPECT_THAT(shown, HasSubstr("/1438\r\033[Kepoch 0   loss "));
+  EXPECT_THAT(shown, HasSubstr("/1438\r\033[Kepoch 1   loss "));
+}
+
 // With dropout, whose random numbers are each rank's own, and everything else there is.
 TEST(MlpJobTest, GoingOnFromWithinAnEpochIsTheSameAsNeverStopping) {
   const std::vector<std::string> flags = {"--epochs=3",          "--hidden=32,16",       "--dropout=0.3",
@@ -89,8 +116,8 @@ TEST(MlpJobTest, GoingOnFromWithinAnEpochIsTheSameAsNeverStopping) {
   for (const int num_ranks : {1, 2, 4}) {
     SCOPED_TRACE(num_ranks);
     const std::string folder = NewFolder();
-    const std::vector<std::string> epochs =
-        LinesWith(Trained(folder, num_ranks, with({"--save_every_steps=50", "--checkpoint_dir=straight"})).out, "epoch ");
+    const std::vector<std::string> epochs = LinesWith(
+        Trained(folder, num_ranks, with({"--save_every_steps=50", "--checkpoint_dir=straight"})).out, "epoch ");
     ASSERT_THAT(epochs, Not(IsEmpty()));
     const Process::Result rest =
         Trained(folder, num_ranks, with({"--resume=straight/step_00000050", "--checkpoint_dir=rest", "--prefetch=0"}));
