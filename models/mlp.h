@@ -24,10 +24,10 @@ namespace cohort {
 // Takes [rows, anything] numbers of any type, `features` of them a row, to [rows, outputs] floats. It is a
 // torch::nn::Sequential, with the state of Python's
 //
-//   torch.nn.Sequential(Linear(features, hidden[0]), ReLU(), Dropout(p), Linear(hidden[0], hidden[1]), ..., Linear(..., outputs))
+//   torch.nn.Sequential(Linear(features, hidden[0]), ReLU(), Dropout(p), ..., Linear(hidden[-1], outputs))
 //
-// without what is in front of it and without the Dropouts if `dropout` is 0. Parameters start as PyTorch starts them, and
-// Dropout draws, from the global random generator.
+// without what is in front of it and without the Dropouts if `dropout` is 0. Parameters start as PyTorch starts them,
+// and Dropout draws, from the global random generator.
 class Mlp final : public torch::nn::SequentialImpl {
  public:
   // Sizes at least 1; `hidden` may be empty; dropout at least 0, below 1.

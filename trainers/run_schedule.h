@@ -23,9 +23,9 @@ namespace cohort {
 absl::StatusOr<std::unique_ptr<EpochScheduler>> MakeSchedule(const RunSettings& settings,
                                                              torch::optim::Optimizer& optimizer);
 
-// Local. The schedule with which a run goes on after `epoch` epochs, of which `state` was saved under "lr_scheduler". With
-// the settings of `saved` it is that one. A StepLR may have other numbers now, come, or go: epochs are counted from the
-// beginning of the run, whatever schedule it had then. The optimizer is as it was before.
+// Local. The schedule with which a run goes on after `epoch` epochs, of which `state` was saved under "lr_scheduler".
+// With the settings of `saved` it is that one. A StepLR may have other numbers now, come, or go: epochs are counted
+// from the beginning of the run, whatever schedule it had then. The optimizer is as it was before.
 //
 // Errors: InvalidArgument if `state` is not that of the schedule that `saved` says.
 absl::StatusOr<std::unique_ptr<EpochScheduler>> ResumeSchedule(const c10::IValue& state, int64_t epoch,

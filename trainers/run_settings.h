@@ -1,7 +1,7 @@
 // File: run_settings.h
 //
-// What a state file says of a trainer's run beside its model and its optimizer: with which settings it was made, and how
-// far it is in its epoch.
+// What a state file says of a trainer's run beside its model and its optimizer: with which settings it was made, and
+// how far it is in its epoch.
 
 #ifndef COHORT_TRAINERS_RUN_SETTINGS_H_
 #define COHORT_TRAINERS_RUN_SETTINGS_H_
@@ -38,8 +38,8 @@ struct RunSettings {
 struct SavedRun {
   RunSettings settings;
   c10::IValue sampler;  // DistributedSampler::State()
-  // For each rank that saved, the sum of its rows' losses in the epoch that has begun, each taken just before the step that
-  // learned from it. Empty at the beginning of an epoch.
+  // For each rank that saved, the sum of its rows' losses in the epoch that has begun, each taken just before the step
+  // that learned from it. Empty at the beginning of an epoch.
   std::vector<double> loss_sums;
 };
 

@@ -17,8 +17,9 @@ struct RowSplit {
 };
 
 // Local. Holds out the share `fraction`, at least 0 and below 1, of the rows 0 to num_rows - 1: the first
-// round(fraction * num_rows) of at::randperm(num_rows) with a CPU generator that is seeded with 20230607. So it depends on
-// these two numbers alone, not on a run's seed or ranks, and of two fractions the smaller holds out a part of the other's.
+// round(fraction * num_rows) of at::randperm(num_rows) with a CPU generator that is seeded with 20230607. So it depends
+// on these two numbers alone, not on a run's seed or ranks, and of two fractions the smaller holds out a part of the
+// other's.
 //
 // Errors:
 //   InvalidArgument      with a fraction above 0, one of the two is empty (says how many rows there are)

@@ -27,8 +27,8 @@ struct TaskMetric {
   bool is_best_when_greatest;  // or when least
 };
 
-// Everything is equal on all ranks but for what Loss and Sums are given. What is local may throw what LibTorch throws. It
-// need not know ranks, accumulation, files or signals.
+// Everything is equal on all ranks but for what Loss and Sums are given. What is local may throw what LibTorch throws.
+// It need not know ranks, accumulation, files or signals.
 class Task {
  public:
   virtual ~Task() = default;
@@ -46,8 +46,8 @@ class Task {
   virtual double LearningRate(const TrainerOptions& options) const = 0;
   virtual double weight_decay() const = 0;
 
-  // Collective; called once. The model with its first parameters, from the global random generator, which the ranks have
-  // seeded alike. Errors: those of TrainOnAllRanks.
+  // Collective; called once. The model with its first parameters, from the global random generator, which the ranks
+  // have seeded alike. Errors: those of TrainOnAllRanks.
   virtual absl::StatusOr<std::unique_ptr<TrainedModel>> MakeModel(ProcessGroup* group, at::Device device) = 0;
 
   // Local. The sum of the rows' losses, a scalar, 0 of no rows; differentiable. What is reported and learned from is

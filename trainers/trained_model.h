@@ -26,11 +26,12 @@ class TrainedModel {
 
   virtual ~TrainedModel() = default;
 
-  // Adds the gradients of `loss` for `features`, perhaps of no rows, to what the parameters have. Collective if `is_last`:
-  // then they have the mean, over all ranks, of all that was added since they had none. Otherwise it is local.
+  // Adds the gradients of `loss` for `features`, perhaps of no rows, to what the parameters have. Collective if
+  // `is_last`: then they have the mean, over all ranks, of all that was added since they had none. Otherwise it is
+  // local.
   //
-  // Errors: those of DistributedDataParallel. One of `loss` poisons the group as those do: every rank gets it, as "rank K:
-  // TEXT".
+  // Errors: those of DistributedDataParallel. One of `loss` poisons the group as those do: every rank gets it, as "rank
+  // K: TEXT".
   virtual absl::Status AddGradients(const at::Tensor& features, Loss loss, bool is_last) = 0;
 
   // Local. What the model makes of `features` now; throws what it throws.

@@ -1,7 +1,7 @@
 // File: trainer.h
 //
-// Train: trains a task's model on rows of data, on all ranks of a group together: epochs, checkpoints, going on after an
-// interruption, stopping when told to. What all trainers share.
+// Train: trains a task's model on rows of data, on all ranks of a group together: epochs, checkpoints, going on after
+// an interruption, stopping when told to. What all trainers share.
 
 #ifndef COHORT_TRAINERS_TRAINER_H_
 #define COHORT_TRAINERS_TRAINER_H_
@@ -87,21 +87,22 @@ struct TrainerOutcome {
 // fewer rows than ranks or the ranks' data differ; and those of ProcessGroup::Agree.
 absl::Status AgreeOnRows(ProcessGroup& group, const absl::StatusOr<const RowSource*>& mine);
 
-// Collective. Minimizes the mean of the task's loss over the rows that are learned from. `rows` are those that AgreeOnRows
-// has seen.
+// Collective. Minimizes the mean of the task's loss over the rows that are learned from. `rows` are those that
+// AgreeOnRows has seen.
 //
 // Saves into the run's directory, as the options say when: model_epoch_E, the state dict of the model, and checkpoints,
 // step_N/state.pt, each the whole run as SaveTrainingState saves it, with the loss and the task's metrics. A save that
 // fails is a warning, unless the options say otherwise or a rank died; the next one is made when it would be.
 //
-// Saves and stops are between steps of the optimizer. A resumed run makes, bit for bit, what the run would have made that
-// was not interrupted, from within an epoch as well: each rank's rows, losses, parameters, optimizer and random numbers.
-// Options may be others than those it was saved with: what it then makes is not what it would have made, and BeginReport
-// says which. What it cannot go on with, CheckCanGoOn lists. The learning rate is the saved one, unless the options have
-// another: then the run, and a schedule with it, goes on from that one. Another number of ranks goes on as well, with one
-// warning: the rows that are left are those that were left, model, optimizer and schedule are as they were saved, and every
-// rank has random numbers of its own that follow from the file, its rank and the number of ranks. In the file, every
-// rank's entry in "data" is what RunState (run_settings.h) makes. Python may make the epochs in between.
+// Saves and stops are between steps of the optimizer. A resumed run makes, bit for bit, what the run would have made
+// that was not interrupted, from within an epoch as well: each rank's rows, losses, parameters, optimizer and random
+// numbers. Options may be others than those it was saved with: what it then makes is not what it would have made, and
+// BeginReport says which. What it cannot go on with, CheckCanGoOn lists. The learning rate is the saved one, unless the
+// options have another: then the run, and a schedule with it, goes on from that one. Another number of ranks goes on as
+// well, with one warning: the rows that are left are those that were left, model, optimizer and schedule are as they
+// were saved, and every rank has random numbers of its own that follow from the file, its rank and the number of ranks.
+// In the file, every rank's entry in "data" is what RunState (run_settings.h) makes. Python may make the epochs in
+// between.
 //
 // Errors, the same on all ranks unless the group is poisoned:
 //   InvalidArgument  options out of range, or different between ranks; the run to resume cannot go on with these; a

@@ -1,5 +1,5 @@
-// One rank alone cannot go on: every rank gets its error, at once. Each TEST has a group of its own, which it poisons. Every
-// TEST body is collective.
+// One rank alone cannot go on: every rank gets its error, at once. Each TEST has a group of its own, which it poisons.
+// Every TEST body is collective.
 
 #include <cmath>
 #include <cstdint>

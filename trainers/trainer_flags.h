@@ -31,8 +31,8 @@ std::string MetricsReportFlag();
 TrainerOptions OptionsFromFlags();
 InitProcessGroupOptions GroupOptionsFromFlags();
 
-// Local, before any socket and any file. InvalidArgument if a flag is out of its range, or there is an argument that is no
-// flag: `arguments` are what Abseil has left. `metrics` as for CheckTrainerOptions.
+// Local, before any socket and any file. InvalidArgument if a flag is out of its range, or there is an argument that is
+// no flag: `arguments` are what Abseil has left. `metrics` as for CheckTrainerOptions.
 absl::Status CheckFlags(const std::vector<char*>& arguments, absl::Span<const std::string_view> metrics);
 
 }  // namespace cohort

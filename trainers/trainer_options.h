@@ -32,8 +32,8 @@ struct TrainerOptions {
   // A step's rows are worked off in so many parts, one after the other: that much less memory, the same step but for
   // rounding. At least 1. Gradients travel once a step.
   int64_t accumulate = 1;
-  // The gradients' length, all parameters together, is cut down to this before the step. More than 0 and finite; nullopt:
-  // it is left alone.
+  // The gradients' length, all parameters together, is cut down to this before the step. More than 0 and finite;
+  // nullopt: it is left alone.
   std::optional<double> clip_grad_norm;
   // "sgd", "adam", "adamw", "rmsprop" or "adagrad".
   std::string optimizer = "sgd";
@@ -42,7 +42,8 @@ struct TrainerOptions {
   // More than 0, and finite as a float; nullopt: the task's, or what a resumed run has.
   std::optional<double> learning_rate;
   // At most one of three schedules, epoch by epoch, has a number above 0. The learning rate
-  //   lr_step_size      is multiplied by lr_gamma (more than 0, finite as a float; nullopt: 0.1) after every so many epochs
+  //   lr_step_size      is multiplied by lr_gamma (more than 0, finite as a float; nullopt: 0.1) after every so many
+  //                     epochs
   //   lr_cosine_epochs  goes down to 0 as half a cosine in so many epochs (then up again)
   //   lr_warmup_epochs  begins with a tenth and goes up linearly in so many epochs
   int64_t lr_step_size = 0;
@@ -66,8 +67,8 @@ struct TrainerOptions {
   std::string format = "pt";
   // Every save_every-th epoch is saved, the model and a checkpoint, from epoch 0 on, and the last one; at least 1.
   int64_t save_every = 5;
-  // When a checkpoint is saved as well, and when the run is to stop: see SaveTriggerOptions. stop_check_every, at least 1,
-  // is its check_every.
+  // When a checkpoint is saved as well, and when the run is to stop: see SaveTriggerOptions. stop_check_every, at least
+  // 1, is its check_every.
   std::optional<int64_t> save_every_steps;
   std::optional<absl::Duration> save_every_time;
   std::vector<int> save_signals;
@@ -75,8 +76,9 @@ struct TrainerOptions {
   int64_t stop_check_every = 10;
   // How many of the newest checkpoints stay, at least 1; nullopt: all, or, with keep_best, 1.
   std::optional<int64_t> keep;
-  // How many of the best stay besides, at least 1, by "loss" (the least, and the default) or a metric of the task. These
-  // are of whole epochs: what was saved within one has NaN, and is among the best only while there are too few others.
+  // How many of the best stay besides, at least 1, by "loss" (the least, and the default) or a metric of the task.
+  // These are of whole epochs: what was saved within one has NaN, and is among the best only while there are too few
+  // others.
   std::optional<int64_t> keep_best;
   std::optional<std::string> keep_best_metric;
   // A save that fails ends the run. Otherwise the run goes on, and fails at its end if the last save has.
@@ -90,8 +92,8 @@ struct TrainerOptions {
   ResumeFrom resume;
 };
 
-// Local. InvalidArgument if an option is out of its range: "OPTION=VALUE: what is allowed". `metrics` are the names of the
-// task's.
+// Local. InvalidArgument if an option is out of its range: "OPTION=VALUE: what is allowed". `metrics` are the names of
+// the task's.
 absl::Status CheckTrainerOptions(const TrainerOptions& options, absl::Span<const std::string_view> metrics);
 
 // Local. lr_gamma, or what it is by default.

@@ -1,16 +1,17 @@
 // A step, on every rank:
 //   1  Take this rank's share of the step's rows from the loader.
-//   2  Work it off in parts. The loss of a part is the *sum* of its rows' losses, not their mean (shares differ in size, and
-//      the mean of means is not the mean), times the number of ranks, over the number of the step's rows on all ranks: so
-//      that the mean over the ranks, which DistributedDataParallel makes, is the gradient of the mean over all rows. Only
-//      the last part, which may be of no rows, is averaged, together with what the others have added.
+//   2  Work it off in parts. The loss of a part is the *sum* of its rows' losses, not their mean (shares differ in
+//      size, and the mean of means is not the mean), times the number of ranks, over the number of the step's rows on
+//      all ranks: so that the mean over the ranks, which DistributedDataParallel makes, is the gradient of the mean
+//      over all rows. Only the last part, which may be of no rows, is averaged, together with what the others have
+//      added.
 //   3  All ranks have the same gradients. The optimizer steps, and all ranks go on having the same parameters.
-// Nothing else travels. What is reported is added up by each rank for itself, and over the ranks when the epoch is over. In
-// a checkpoint within an epoch every rank's own sum is saved, and not their sum: adding up in another order rounds
-// otherwise, and whether a run was interrupted must not be seen in its numbers.
+// Nothing else travels. What is reported is added up by each rank for itself, and over the ranks when the epoch is
+// over. In a checkpoint within an epoch every rank's own sum is saved, and not their sum: adding up in another order
+// rounds otherwise, and whether a run was interrupted must not be seen in its numbers.
 //
-// A rank that fails in 1 or 3, or whose loss is not finite, tells the others with ProcessGroup::Abort, since it does not
-// come to their next collective.
+// A rank that fails in 1 or 3, or whose loss is not finite, tells the others with ProcessGroup::Abort, since it does
+// not come to their next collective.
 
 #include "cohort/trainers/training.h"
 

@@ -34,9 +34,9 @@ namespace cohort {
 
 class Training {
  public:
-  // Collective errors of the training, beside those of ProcessGroup: if one rank fails alone (its data cannot be read, its
-  // loss is no finite number, LibTorch throws) it says so to the others, and every rank gets that error, as "rank K: TEXT",
-  // from this call or the next one; the group is then poisoned.
+  // Collective errors of the training, beside those of ProcessGroup: if one rank fails alone (its data cannot be read,
+  // its loss is no finite number, LibTorch throws) it says so to the others, and every rank gets that error, as "rank
+  // K: TEXT", from this call or the next one; the group is then poisoned.
 
   // All must outlive the object. `rows` are all there are.
   Training(ProcessGroup& group, const RowSource& rows, Task& task, const TrainerOptions& options);
@@ -45,10 +45,10 @@ class Training {
   // rank's random numbers then begin with SeedOfRank.
   absl::Status Begin();
 
-  // Collective. Goes on from a state file, of any number of ranks: of another one as LoadTrainingState says, with a warning
-  // to `on_warning` on the main rank. Returns what is not as it was saved, for people: "batch_size 32, was 64". If it fails
-  // nothing is changed, as LoadTrainingState says. Errors: those of LoadTrainingState, ReadRunState, CheckCanGoOn and
-  // DistributedSampler::Load.
+  // Collective. Goes on from a state file, of any number of ranks: of another one as LoadTrainingState says, with a
+  // warning to `on_warning` on the main rank. Returns what is not as it was saved, for people: "batch_size 32, was 64".
+  // If it fails nothing is changed, as LoadTrainingState says. Errors: those of LoadTrainingState, ReadRunState,
+  // CheckCanGoOn and DistributedSampler::Load.
   absl::StatusOr<std::vector<std::string>> Load(std::string_view path,
                                                 std::function<void(std::string_view)> on_warning);
 

@@ -1,5 +1,5 @@
-// The main job is told to stop by those who run it: all ranks stop after the same step, which is saved once, and the exit
-// code says that the same command goes on.
+// The main job is told to stop by those who run it: all ranks stop after the same step, which is saved once, and the
+// exit code says that the same command goes on.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -83,8 +83,8 @@ int64_t StoppedAfter(const Process::Result& result) {
   return step;
 }
 
-// The job `stopped`, whose run is in `folder`/checkpoints, has stopped as it should, with one checkpoint of its last step;
-// and going on from there for two epochs more ends with the bytes of a run that was never stopped.
+// The job `stopped`, whose run is in `folder`/checkpoints, has stopped as it should, with one checkpoint of its last
+// step; and going on from there for two epochs more ends with the bytes of a run that was never stopped.
 void ExpectStoppedAndGoesOn(const Process::Result& stopped, const std::string& folder) {
   EXPECT_EQ(stopped.exit_code, kPreempted) << stopped.out << stopped.err;
   const int64_t step = StoppedAfter(stopped);
