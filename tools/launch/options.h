@@ -1,12 +1,11 @@
 // File: options.h
 //
-// The launcher's command line: torchrun's names, in both spellings (--nproc-per-node, --nproc_per_node) and both forms
-// (--flag=value, --flag value). It is not parsed by absl/flags because everything after the program belongs to the
-// program.
+// What the launcher was asked to do: its flags and the variables that stand for flags, understood and checked together.
 
 #ifndef COHORT_TOOLS_LAUNCH_OPTIONS_H_
 #define COHORT_TOOLS_LAUNCH_OPTIONS_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,14 +14,21 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cohort/tools/launch/device_count.h"
 #include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/output_plan.h"
 
 namespace cohort::launch {
 
 // What the user asked for. Every value is in its range and they agree with each other.
 struct Options {
-  // Print HelpText() and do nothing else. The other fields have not been checked then.
+  // Print HelpText(), or what a rank would find in this environment, and do nothing else. The other fields have not been
+  // set then.
   bool help = false;
+  bool explain = false;
+
+  // Print what would be started, and start nothing.
+  bool dry_run = false;
 
   int nproc_per_node = 1;
   int nnodes = 1;
@@ -31,19 +37,37 @@ struct Options {
   std::string master_addr = "127.0.0.1";
   // Absent only if nnodes is 1: a free one is to be chosen.
   std::optional<int> master_port;
+  // The job's name. Absent: one is to be made.
+  std::optional<std::string> run_id;
+  std::string role = "default";
+  // How often the ranks may be started again after a failure. 0 if nnodes is not 1.
+  int max_restarts = 0;
   // How long ranks may go on after they were asked to stop.
   absl::Duration grace = absl::Seconds(30);
+  // Where the directory of this launch is to be made. Absent: nobody asked for it.
+  std::optional<std::string> log_dir;
+  // As long as nproc_per_node.
+  OutputPlan outputs = OutputPlan(1);
   // The program and its arguments. Not empty.
   std::vector<std::string> command;
 };
 
-// Parses the arguments that follow the launcher's own name. MASTER_ADDR, MASTER_PORT and COHORT_LAUNCH_GRACE of
-// `environment` stand in for flags that are not given; the first two are ignored inside a rank of another job.
+// What --nproc-per-node=gpu, cpu and auto count; asked only if needed.
+struct Devices {
+  std::function<absl::StatusOr<int>()> count_gpus = [] { return CountGpus(); };
+  std::function<int()> count_cpus = [] { return CountCpus(); };
+};
+
+// Parses the arguments that follow the launcher's own name. Flags that are not given may be in `environment`: torchrun's
+// PET_..., then COHORT_LAUNCH_GRACE, MASTER_ADDR and MASTER_PORT; of these only COHORT_LAUNCH_GRACE counts inside a rank
+// of another job.
 //
 // Errors:
-//   InvalidArgument  an unknown flag (names the nearest known one), a missing, malformed or contradictory value (names
-//                    it and what is allowed), or no program. One line, made to be shown to the user.
-absl::StatusOr<Options> ParseOptions(absl::Span<const char* const> arguments, const Environment& environment);
+//   InvalidArgument  an unknown flag (names the nearest known one), one that means nothing here, a missing, malformed or
+//                    contradictory value (names it and what is allowed), devices that are not there, or no program. One
+//                    line, made to be shown to the user.
+absl::StatusOr<Options> ParseOptions(absl::Span<const char* const> arguments, const Environment& environment,
+                                     const Devices& devices = {});
 
 // What --help prints.
 std::string_view HelpText();
