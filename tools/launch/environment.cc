@@ -43,7 +43,7 @@ Environment RankEnvironment(const JobPlan& plan, int local_rank, const Environme
   // A "group" is one launcher's ranks, and there is one role: all ranks do the same.
   set("GROUP_RANK", plan.node_rank);
   set("GROUP_WORLD_SIZE", plan.nnodes);
-  set("ROLE_NAME", "default");
+  set("ROLE_NAME", plan.role);
   set("ROLE_RANK", plan.rank(local_rank));
   set("ROLE_WORLD_SIZE", plan.world_size());
   set("MASTER_ADDR", plan.master_addr);

@@ -35,6 +35,8 @@ struct JobPlan {
   int master_port = 0;
   // Names the job in shared stores and temporary files.
   std::string run_id;
+  // What the ranks are for, in the user's words; all do the same.
+  std::string role = "default";
 
   int world_size() const { return nnodes * nproc_per_node; }
   int rank(int local_rank) const { return node_rank * nproc_per_node + local_rank; }

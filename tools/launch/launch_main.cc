@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cohort/tools/launch/console.h"
+#include "cohort/tools/launch/dry_run.h"
 #include "cohort/tools/launch/environment.h"
 #include "cohort/tools/launch/options.h"
 #include "cohort/tools/launch/poller.h"
@@ -50,10 +51,16 @@ absl::StatusOr<std::optional<PortReservation>> ReservePort(const Options& option
 
 // Names the job. Launchers on several machines must come to the same name, and share nothing but where they meet.
 std::string RunId(const Options& options, int master_port) {
+  if (options.run_id.has_value()) return *options.run_id;
   if (options.nnodes > 1) return absl::StrCat(options.master_addr, ":", master_port);
   uint64_t number = 0;
   [[maybe_unused]] const ssize_t size = getrandom(&number, sizeof(number), 0);
   return absl::StrCat("launch-", absl::Hex(number, absl::kZeroPad16));
+}
+
+int Print(std::string_view text) {
+  fwrite(text.data(), 1, text.size(), stdout);
+  return fflush(stdout) == 0 ? 0 : Complain("cannot print", kExitLauncherFailed);
 }
 
 absl::StatusOr<int> Launch(const Options& options, Environment environment) {
@@ -65,11 +72,13 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment) {
                .node_rank = options.node_rank,
                .master_addr = options.master_addr,
                .master_port = master_port,
-               .run_id = RunId(options, master_port)},
+               .run_id = RunId(options, master_port),
+               .role = options.role},
       .command = options.command,
       .environment = std::move(environment),
       .grace = options.grace,
   };
+  if (options.dry_run) return Print(DescribeRanks(job.plan, job.environment, job.command, options.outputs));
   ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
   ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
   Console console(STDOUT_FILENO, STDERR_FILENO);
@@ -81,10 +90,7 @@ int Main(int argc, char** argv) {
   Environment environment = ReadEnvironment(environ);
   const absl::StatusOr<Options> options = ParseOptions(absl::MakeConstSpan(argv + 1, argc - 1), environment);
   if (!options.ok()) return Complain(absl::StrCat(options.status().message(), " (see launch --help)"), kExitUsage);
-  if (options->help) {
-    fwrite(HelpText().data(), 1, HelpText().size(), stdout);
-    return 0;
-  }
+  if (options->help) return Print(HelpText());
   const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment));
   return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
 }
