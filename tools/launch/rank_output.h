@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,15 +17,25 @@
 
 namespace cohort::launch {
 
-// One stream of one rank: from the pipe that the rank writes into, line by line, to the console.
+// One stream of one rank: from the pipe that the rank writes into, line by line, to the console, and byte by byte to a
+// file. Or there is no pipe, and the rank writes to the file itself.
 class RankOutput {
  public:
-  // Reads of `pipe` must not block. `out` gets whole lines and must outlive this.
-  RankOutput(UniqueFd pipe, std::string prefix, std::string& out)
-      : pipe_(std::move(pipe)), lines_(std::move(prefix)), out_(&out) {}
+  // Reads of `pipe` must not block; empty if the rank has `file` in its place. `console` gets whole lines and must outlive
+  // this; nullptr if they are not shown. `file` is empty if there is none.
+  RankOutput(UniqueFd pipe, std::string prefix, std::string* console, UniqueFd file)
+      : pipe_(std::move(pipe)), file_(std::move(file)), lines_(std::move(prefix)), console_(console) {}
+  RankOutput(UniqueFd pipe, std::string prefix, std::string& console)
+      : RankOutput(std::move(pipe), std::move(prefix), &console, UniqueFd()) {}
 
-  // -1 once the stream has ended.
+  // -1 once the stream has ended, and if there is no pipe.
   int fd() const { return pipe_ ? pipe_.get() : -1; }
+
+  bool is_shown() const { return console_ != nullptr; }
+
+  // The errno of the first write to the file that failed, or 0. What comes after that is not written to it: no file has a
+  // hole.
+  int file_error() const { return file_error_; }
 
   // Reads once, a bounded amount. False at the end of the stream: the pipe should be closed then.
   bool Read();
@@ -35,16 +46,20 @@ class RankOutput {
   // The last of it: prints an unfinished line and closes the pipe.
   void Finish();
 
-  std::vector<std::string> LastLines(int max_lines) const { return tail_.LastLines(max_lines); }
+  // The end of what the rank has written so far.
+  std::vector<std::string> LastLines(int max_lines) const;
 
  private:
   // Reads at most `max_bytes`; returns what read() does.
   ssize_t ReadSome(size_t max_bytes);
+  void WriteToFile(std::string_view bytes);
 
   UniqueFd pipe_;
+  UniqueFd file_;
+  int file_error_ = 0;
   LineSplitter lines_;
   OutputTail tail_;
-  std::string* out_;
+  std::string* console_;
 };
 
 }  // namespace cohort::launch

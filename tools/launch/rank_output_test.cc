@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -69,6 +70,68 @@ TEST_F(RankOutputTest, TheLastLinesAreRememberedWithoutThePrefix) {
   Write("one\ntwo\nthree");
   EXPECT_TRUE(output_.Read());
   EXPECT_THAT(output_.LastLines(2), ElementsAre("two", "three"));
+}
+
+// --- With a file.
+
+UniqueFd NewFile() { return UniqueFd(open(testing::TempDir().c_str(), O_RDWR | O_APPEND | O_TMPFILE, 0600)); }
+
+std::string Contents(int fd) {
+  std::string text(1 << 20, '\0');
+  text.resize(pread(fd, text.data(), text.size(), 0));
+  return text;
+}
+
+class RankOutputWithFileTest : public RankOutputTest {
+ protected:
+  RankOutputWithFileTest() : file_(NewFile()) {}
+
+  RankOutput Output(std::string* console) {
+    return RankOutput(OpenPipe(), "[3] ", console, UniqueFd(dup(file_.get())));
+  }
+
+  UniqueFd file_;
+};
+
+TEST_F(RankOutputWithFileTest, TheFileHasEachByteAsItWasWritten) {
+  RankOutput output = Output(&console_);
+  const std::string bytes("one\n\0\xff\r\n\ntwo", 12);
+  Write(bytes);
+  EXPECT_TRUE(output.Read());
+  EXPECT_EQ(Contents(file_.get()), bytes);
+  output.Finish();
+  EXPECT_EQ(Contents(file_.get()), bytes) << "no newline is added to the last line";
+  EXPECT_EQ(console_, std::string("[3] one\n[3] \0\xff\r\n[3] \n[3] two\n", 29));
+  EXPECT_EQ(output.file_error(), 0);
+}
+
+TEST_F(RankOutputWithFileTest, WhatIsNotShownIsWrittenAndRemembered) {
+  RankOutput output = Output(nullptr);
+  EXPECT_FALSE(output.is_shown());
+  Write("one\ntwo");
+  EXPECT_TRUE(output.Read());
+  output.Finish();
+  EXPECT_EQ(Contents(file_.get()), "one\ntwo");
+  EXPECT_THAT(output.LastLines(1), ElementsAre("two"));
+}
+
+TEST_F(RankOutputWithFileTest, WhatTheRankWritesItselfIsReadBackForTheReport) {
+  const RankOutput output(UniqueFd(), "[3] ", nullptr, UniqueFd(dup(file_.get())));
+  EXPECT_EQ(output.fd(), -1);
+  EXPECT_THAT(output.LastLines(2), ElementsAre());
+  const std::string text = std::string(100000, 'x') + "\nlast but one\nlast";
+  ASSERT_EQ(write(file_.get(), text.data(), text.size()), text.size());
+  EXPECT_THAT(output.LastLines(2), ElementsAre("last but one", "last"));
+}
+
+TEST_F(RankOutputWithFileTest, AFullDiskIsAnErrorAndTheConsoleGoesOn) {
+  RankOutput output(OpenPipe(), "[3] ", &console_, UniqueFd(open("/dev/full", O_WRONLY)));
+  Write("one\n");
+  EXPECT_TRUE(output.Read());
+  EXPECT_EQ(output.file_error(), ENOSPC);
+  Write("two\n");
+  EXPECT_TRUE(output.Read());
+  EXPECT_EQ(console_, "[3] one\n[3] two\n");
 }
 
 }  // namespace
