@@ -9,11 +9,15 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
 namespace cohort::launch {
 namespace {
+
+// To the first column, and everything from there erased.
+constexpr std::string_view kEraseLine = "\r\x1b[K";
 
 bool IsSameFile(int a, int b) {
   struct stat of_a, of_b;
@@ -36,11 +40,26 @@ ConsoleFile::ConsoleFile(int fd) : fd_(fd) {
 }
 
 void ConsoleFile::Flush() {
+  if (!drawn_status_.empty() && (!pending.empty() || status_.empty())) {
+    pending.insert(0, kEraseLine);
+    drawn_status_.clear();
+    undrawn_.clear();
+  }
+  Write(pending);
+  if (!pending.empty()) return;
+  if (drawn_status_ != status_) {
+    drawn_status_ = status_;
+    undrawn_ = absl::StrCat(kEraseLine, status_);
+  }
+  Write(undrawn_);
+}
+
+void ConsoleFile::Write(std::string& bytes) {
   size_t written = 0;
-  while (written < pending.size() && error_ == 0) {
-    const char* bytes = pending.data() + written;
-    const size_t count = pending.size() - written;
-    const ssize_t result = is_socket_ ? send(fd_, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, bytes, count);
+  while (written < bytes.size() && error_ == 0) {
+    const char* data = bytes.data() + written;
+    const size_t count = bytes.size() - written;
+    const ssize_t result = is_socket_ ? send(fd_, data, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, data, count);
     if (result >= 0) {
       written += result;
     } else if (errno == EAGAIN) {
@@ -49,8 +68,8 @@ void ConsoleFile::Flush() {
       error_ = errno;
     }
   }
-  if (error_ != 0) written = pending.size();
-  pending.erase(0, written);
+  if (error_ != 0) written = bytes.size();
+  bytes.erase(0, written);
 }
 
 Console::Console(int out_fd, int err_fd) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/tools/launch/unique_fd.h"
@@ -25,6 +26,10 @@ class ConsoleFile {
 
   std::string pending;
 
+  // A line that stands below everything printed, on a terminal: it is erased before anything is printed, and drawn again
+  // after that. Without a newline; empty: none. `pending` must be whole lines then.
+  void SetStatus(std::string status) { status_ = std::move(status); }
+
   // Writes what can be written at once. After an error (the reader has gone, the disk is full) everything is dropped.
   void Flush();
 
@@ -34,11 +39,18 @@ class ConsoleFile {
   int error() const { return error_; }
 
  private:
+  // Takes from the front of `bytes` what can be written at once.
+  void Write(std::string& bytes);
+
   // Set if `fd` could be opened a second time, so that O_NONBLOCK is ours alone.
   UniqueFd reopened_;
   int fd_;
   bool is_socket_ = false;
   int error_ = 0;
+  std::string status_;
+  // What stands on the terminal, and what of it could not be written yet.
+  std::string drawn_status_;
+  std::string undrawn_;
 };
 
 // Standard output and standard error. Where both are one file (a terminal, 2>&1), they are one queue, so that a line
@@ -53,6 +65,9 @@ class Console {
   // Append whole lines to this.
   std::string& pending(Stream stream) { return file(stream).pending; }
   bool HasRoom(Stream stream) { return pending(stream).size() < kMaxPendingBytes; }
+
+  // A line below the output, on standard error; see ConsoleFile.
+  void SetStatus(std::string status) { file(Stream::kErr).SetStatus(std::move(status)); }
 
   // Writes what can be written at once.
   void Flush();

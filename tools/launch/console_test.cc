@@ -97,6 +97,74 @@ TEST_P(SlowReaderTest, NeitherHoldsUsNorLosesAnything) {
 INSTANTIATE_TEST_SUITE_P(Files, SlowReaderTest, testing::Values(OpenPipe, OpenSocketPair),
                          [](const auto& info) { return info.param == OpenPipe ? "Pipe" : "Socket"; });
 
+TEST_F(ConsoleTest, AStatusStandsBelowWhatIsPrintedAndIsGoneAtTheEnd) {
+  const Ends out = OpenPipe(), err = OpenPipe();
+  Console console(out.write.get(), err.write.get());
+  console.SetStatus("1 up");
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "\r\x1b[K1 up");
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "") << "nothing has changed";
+  console.SetStatus("2 up");
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "\r\x1b[K2 up");
+  console.pending(Stream::kErr) += "line\n";
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "\r\x1b[Kline\n\r\x1b[K2 up");
+  console.SetStatus("");
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "\r\x1b[K");
+  console.pending(Stream::kErr) += "end\n";
+  console.Flush();
+  EXPECT_EQ(ReadAll(err.read), "end\n");
+  EXPECT_EQ(ReadAll(out.read), "");
+}
+
+TEST_F(ConsoleTest, AStatusNeverStandsAmongTheLines) {
+  const Ends both = OpenPipe();
+  Console console(both.write.get(), both.write.get());
+  std::string lines;
+  for (int i = 0; lines.size() < 300000; ++i) lines += std::to_string(i) + "\n";
+  std::string text;
+  for (int turn = 0; turn < 3; ++turn) {
+    console.SetStatus(std::string(1000, static_cast<char>('a' + turn)));
+    console.Flush();
+    console.pending(Stream::kOut) += lines;
+    // As long as there is anything to print, only part of which the reader takes, there is no status.
+    do {
+      console.Flush();
+      text += ReadAll(both.read);
+    } while (!console.IsEmpty());
+  }
+  console.SetStatus("");
+  console.Flush();
+  text += ReadAll(both.read);
+  // What a terminal shows: each status, up to its erasure, is replaced by what follows.
+  for (size_t status; (status = text.find("\r\x1b[K")) != std::string::npos;) {
+    const size_t begin = text.rfind('\n', status) + 1;
+    text.erase(begin, status + 4 - begin);
+  }
+  EXPECT_TRUE(text == lines + lines + lines) << text.size();
+}
+
+TEST_F(ConsoleTest, AStatusThatCouldNotBeWrittenWholeIsDropped) {
+  const Ends err = OpenPipe();
+  Console console(err.write.get(), err.write.get());
+  const std::string lines(65536 - 10, 'x');
+  console.pending(Stream::kErr) = lines;
+  console.SetStatus("a status that is longer than what is left of the pipe");
+  console.Flush();
+  EXPECT_TRUE(console.IsEmpty());
+  console.pending(Stream::kErr) += "line\n";
+  std::string text = ReadAll(err.read);
+  console.SetStatus("");
+  console.Flush();
+  text += ReadAll(err.read);
+  const std::string end = "\r\x1b[Kline\n";
+  ASSERT_GE(text.size(), end.size());
+  EXPECT_EQ(text.substr(text.size() - end.size()), end);
+}
+
 TEST_F(ConsoleTest, AReaderThatHasGoneIsAnErrorAndWhatFollowsIsDropped) {
   Ends out = OpenPipe();
   const Ends err = OpenPipe();
