@@ -30,6 +30,8 @@ struct RankInfo {
   // Where the ranks meet. Empty and 0 in a world of one. An IPv6 address stands without brackets.
   std::string master_addr;
   int master_port = 0;
+  // The launcher from whose variables one of the two follows, for the text of errors: "Slurm". Empty if both were given.
+  std::string master_derived_from;
   // Keys in a shared store carry both, so that a restarted job never reads its predecessor's.
   std::string run_id = "none";
   int restart_count = 0;
@@ -40,22 +42,39 @@ struct RankInfo {
 // Returns the value of an environment variable, or nullopt if it is not set.
 using GetEnv = absl::FunctionRef<std::optional<std::string>(std::string_view name)>;
 
-// Local. Reads torchrun's variables through `get_env`.
+// Local. Finds out through `get_env` which launcher has started this process, and reads its variables and no other's.
+// The first of these that is there counts:
 //
-//   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT   go together: none is a world of one; WORLD_SIZE=1 needs no master
-//   LOCAL_RANK                     if absent 0
-//   LOCAL_WORLD_SIZE               if absent WORLD_SIZE, or 1 if LOCAL_RANK is absent as well
-//   TORCHELASTIC_RUN_ID            if absent "none"
-//   TORCHELASTIC_RESTART_COUNT     if absent 0
-//   TORCHELASTIC_USE_AGENT_STORE   "True" or "False"; if absent false
+//   torchrun   RANK or WORLD_SIZE. They go together with MASTER_ADDR and MASTER_PORT: none is a world of one;
+//              WORLD_SIZE=1 needs no master. Also cohort's launcher, PyTorchJob, and ranks that are started by hand.
+//                LOCAL_RANK                     if absent 0
+//                LOCAL_WORLD_SIZE               if absent WORLD_SIZE, or 1 if LOCAL_RANK is absent as well
+//                TORCHELASTIC_RUN_ID            if absent "none"
+//                TORCHELASTIC_RESTART_COUNT     if absent 0
+//                TORCHELASTIC_USE_AGENT_STORE   "True" or "False"; if absent false
+//   Open MPI   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; PMIX_NAMESPACE
+//   Slurm      SLURM_STEP_ID is that of a step of srun: SLURM_PROCID, _STEP_NUM_TASKS, _LOCALID, _NODEID,
+//              _STEP_TASKS_PER_NODE, _STEP_NODELIST, _JOB_ID, _RESTART_COUNT. A program that is started by hand in a
+//              batch script or in the shell of an allocation is a world of one, whatever MASTER_ADDR is.
+//   PMIx       PMIX_RANK alone: an error, because nothing says how many ranks there are
+//
+// MASTER_ADDR and MASTER_PORT count under each launcher. Where Open MPI or Slurm has started the process and one of them
+// is absent, it follows from their variables: docs/launching.md says how.
 //
 // Errors:
-//   InvalidArgument  some but not all of the four (names what is missing), or a malformed value (variable, value,
-//                    allowed range). No socket has been opened.
+//   InvalidArgument  something is missing (names it), malformed or of unknown form, or contradicts something else
+//                    (variable, value, what is allowed). No socket has been opened.
 absl::StatusOr<RankInfo> ParseRankInfo(GetEnv get_env);
 
 // ParseRankInfo of this process's environment. Not safe while another thread changes the environment.
 absl::StatusOr<RankInfo> RankInfoFromEnvironment();
+
+// Local. What ParseRankInfo finds and why, as lines for people: the launcher, the rank, where the ranks meet and how that
+// came about, or the error; which variables were read, and which of other launchers were not.
+std::string ExplainRankInfo(GetEnv get_env);
+
+// ExplainRankInfo of this process's environment.
+std::string ExplainRankInfoFromEnvironment();
 
 }  // namespace cohort
 
