@@ -46,7 +46,8 @@ int Complain(std::string_view message, int exit_code) {
 // The port is this machine's to reserve if rank 0 runs here.
 absl::StatusOr<std::optional<PortReservation>> ReservePort(const Options& options) {
   if (options.node_rank != 0) return std::nullopt;
-  return options.master_port.has_value() ? PortReservation::Claim(*options.master_port) : PortReservation::ChooseFree();
+  return options.master_port.has_value() ? PortReservation::Claim(*options.master_port, options.master_addr)
+                                         : PortReservation::ChooseFree(options.master_addr);
 }
 
 // Names the job. Launchers on several machines must come to the same name, and share nothing but where they meet.

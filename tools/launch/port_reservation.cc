@@ -5,17 +5,21 @@
 //      closing it and telling the rank its number would leave a gap in which anybody may take it.
 //   2  Port 0 and connect() choose among ports that no socket has bound, SO_REUSEADDR or not: two launchers that choose
 //      at the same time get two ports, and no outgoing connection lands on ours.
-//   3  The address is the wildcard of both protocols, so that it stands for whichever address rank 0 listens on. As
-//      nothing listens, it opens nothing.
-//   4  The socket is close-on-exec: a rank that lives on must not keep the port.
+//   3  A port is chosen at the wildcard of both protocols, because some programs listen there wherever their master is. It
+//      is held at the address where rank 0 of a cohort program listens: at loopback if that is it.
+//   4  The sockets are close-on-exec: a rank that lives on must not keep the port.
 
 #include "cohort/tools/launch/port_reservation.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
@@ -29,6 +33,30 @@ union SocketAddress {
   sockaddr_in v4;
   sockaddr_in6 v6;
 };
+
+SocketAddress AddressOf(in_addr v4) {
+  SocketAddress address = {};
+  address.v4.sin_family = AF_INET;
+  address.v4.sin_addr = v4;
+  return address;
+}
+
+SocketAddress AddressOf(in6_addr v6) {
+  SocketAddress address = {};
+  address.v6.sin6_family = AF_INET6;
+  address.v6.sin6_addr = v6;
+  return address;
+}
+
+// The loopback addresses that `host` is without a look-up; none if it is anything else.
+std::vector<SocketAddress> LoopbackAddresses(const std::string& host) {
+  if (host == "localhost") return {AddressOf(in_addr{htonl(INADDR_LOOPBACK)}), AddressOf(in6addr_loopback)};
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET) return {AddressOf(v4)};
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6)) return {AddressOf(v6)};
+  return {};
+}
 
 absl::StatusOr<UniqueFd> OpenSocket(int family) {
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -44,18 +72,11 @@ absl::StatusOr<UniqueFd> OpenSocket(int family) {
   return socket;
 }
 
-// Binds the wildcard address; 0 or the errno of bind().
-int BindWildcard(const UniqueFd& socket, int family, int port) {
-  SocketAddress address = {};  // All zeros: the wildcard.
-  if (family == AF_INET6) {
-    address.v6.sin6_family = AF_INET6;
-    address.v6.sin6_port = htons(port);
-  } else {
-    address.v4.sin_family = AF_INET;
-    address.v4.sin_port = htons(port);
-  }
-  const socklen_t length = family == AF_INET6 ? sizeof(address.v6) : sizeof(address.v4);
-  return bind(socket.get(), &address.any, length) == 0 ? 0 : errno;
+// 0 or the errno of bind().
+int Bind(const UniqueFd& socket, SocketAddress address, int port) {
+  const bool is_v6 = address.any.sa_family == AF_INET6;
+  (is_v6 ? address.v6.sin6_port : address.v4.sin_port) = htons(port);
+  return bind(socket.get(), &address.any, is_v6 ? sizeof(address.v6) : sizeof(address.v4)) == 0 ? 0 : errno;
 }
 
 absl::StatusOr<int> BoundPort(const UniqueFd& socket) {
@@ -71,29 +92,50 @@ absl::Status BindError(int port, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot bind port ", port));
 }
 
-// Binds `port` (0: any that is free) and keeps it.
-absl::StatusOr<UniqueFd> BindPort(int port) {
+// Binds `port` (0: any that is free) at every address of the machine, and keeps it.
+absl::StatusOr<UniqueFd> BindEverywhere(int port) {
   absl::StatusOr<UniqueFd> socket = OpenSocket(AF_INET6);
   if (socket.ok()) {
-    const int error = BindWildcard(*socket, AF_INET6, port);
+    const int error = Bind(*socket, AddressOf(in6addr_any), port);
     if (error == 0) return socket;
     if (error != EADDRNOTAVAIL) return BindError(port, error);
   }
   // A kernel without IPv6 refuses the socket; one on which it is disabled, the address.
   ABSL_ASSIGN_OR_RETURN(socket, OpenSocket(AF_INET));
-  const int error = BindWildcard(*socket, AF_INET, port);
+  const int error = Bind(*socket, AddressOf(in_addr{htonl(INADDR_ANY)}), port);
   if (error != 0) return BindError(port, error);
   return socket;
 }
 
+// Binds `port` at those of `addresses` that this machine has: there may be no IPv6. Empty if it has none of them.
+absl::StatusOr<std::vector<UniqueFd>> BindAt(const std::vector<SocketAddress>& addresses, int port) {
+  std::vector<UniqueFd> sockets;
+  for (const SocketAddress& address : addresses) {
+    absl::StatusOr<UniqueFd> socket = OpenSocket(address.any.sa_family);
+    if (!socket.ok()) continue;
+    const int error = Bind(*socket, address, port);
+    if (error == EADDRNOTAVAIL) continue;
+    if (error != 0) return BindError(port, error);
+    sockets.push_back(*std::move(socket));
+  }
+  return sockets;
+}
+
 }  // namespace
 
-absl::StatusOr<PortReservation> PortReservation::ChooseFree() { return Claim(0); }
+absl::StatusOr<PortReservation> PortReservation::ChooseFree(std::string_view host) {
+  ABSL_ASSIGN_OR_RETURN(const UniqueFd everywhere, BindEverywhere(0));
+  ABSL_ASSIGN_OR_RETURN(const int port, BoundPort(everywhere));
+  return Claim(port, host);
+}
 
-absl::StatusOr<PortReservation> PortReservation::Claim(int port) {
-  ABSL_ASSIGN_OR_RETURN(UniqueFd socket, BindPort(port));
-  ABSL_ASSIGN_OR_RETURN(const int bound, BoundPort(socket));
-  return PortReservation(std::move(socket), bound);
+absl::StatusOr<PortReservation> PortReservation::Claim(int port, std::string_view host) {
+  ABSL_ASSIGN_OR_RETURN(std::vector<UniqueFd> sockets, BindAt(LoopbackAddresses(std::string(host)), port));
+  if (sockets.empty()) {
+    ABSL_ASSIGN_OR_RETURN(UniqueFd everywhere, BindEverywhere(port));
+    sockets.push_back(std::move(everywhere));
+  }
+  return PortReservation(std::move(sockets), port);
 }
 
 }  // namespace cohort::launch

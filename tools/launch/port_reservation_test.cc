@@ -1,5 +1,6 @@
 #include "cohort/tools/launch/port_reservation.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -105,6 +106,71 @@ TEST(PortReservationTest, AFreePortThatTheUserNamedIsClaimed) {
   ASSERT_THAT(chosen, IsOk());
   std::optional<PortReservation> claimed = *PortReservation::Claim(chosen->port());
   EXPECT_EQ(claimed->port(), chosen->port());
+}
+
+// --- Where the master is loopback.
+
+// Whether this machine has an address that is neither loopback nor the wildcard is not for a test to ask: 127.0.0.2 stands
+// for any other address.
+sockaddr_in Address(const char* host, int port) {
+  sockaddr_in address = Loopback(port);
+  EXPECT_EQ(inet_pton(AF_INET, host, &address.sin_addr), 1);
+  return address;
+}
+
+UniqueFd ListenAt(const sockaddr_in& address) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return UniqueFd();
+  return listen(fd.get(), 1) == 0 ? std::move(fd) : UniqueFd();
+}
+
+TEST(LoopbackReservationTest, WhoListensAtAnotherAddressIsNotInTheWay) {
+  const UniqueFd other = ListenAt(Address("127.0.0.2", 0));
+  ASSERT_TRUE(other);
+  const int port = PortOf(other);
+  EXPECT_THAT(PortReservation::Claim(port, "127.0.0.1"), IsOk());
+  EXPECT_THAT(PortReservation::Claim(port, "localhost"), IsOk());
+  EXPECT_THAT(PortReservation::Claim(port, "127.0.0.2"), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(PortReservation::Claim(port, "some-name"), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(PortReservation::Claim(port), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST(LoopbackReservationTest, WhoListensEverywhereIs) {
+  const UniqueFd other = ListenAt(Address("0.0.0.0", 0));
+  ASSERT_TRUE(other);
+  for (const char* host : {"127.0.0.1", "localhost", "127.9.9.9"}) {
+    EXPECT_THAT(PortReservation::Claim(PortOf(other), host), StatusIs(absl::StatusCode::kUnavailable)) << host;
+  }
+}
+
+TEST(LoopbackReservationTest, IsHeldAtLoopbackAlone) {
+  const absl::StatusOr<PortReservation> reservation = PortReservation::ChooseFree("127.0.0.1");
+  ASSERT_THAT(reservation, IsOk());
+  EXPECT_FALSE(Bind(reservation->port(), /*reuse_address=*/false)) << "127.0.0.1";
+  const UniqueFd elsewhere(socket(AF_INET, SOCK_STREAM, 0));
+  const sockaddr_in address = Address("127.0.0.2", reservation->port());
+  EXPECT_EQ(bind(elsewhere.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+}
+
+// c10d's own servers listen at the wildcard wherever their master is.
+TEST(LoopbackReservationTest, AServerOfTheJobCanListenEverywhere) {
+  for (const char* host : {"127.0.0.1", "localhost", "::1", "node-0"}) {
+    const absl::StatusOr<PortReservation> reservation = PortReservation::ChooseFree(host);
+    ASSERT_THAT(reservation, IsOk()) << host;
+    EXPECT_TRUE(ListenAt(Address("0.0.0.0", reservation->port()))) << host;
+  }
+}
+
+TEST(LoopbackReservationTest, AChosenPortIsFreeEverywhere) {
+  std::set<int> taken;
+  std::vector<UniqueFd> others;
+  for (int i = 0; i < 100; ++i) {
+    others.push_back(ListenAt(Address("127.0.0.2", 0)));
+    taken.insert(PortOf(others.back()));
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(taken.contains(PortReservation::ChooseFree("127.0.0.1")->port()));
 }
 
 }  // namespace
