@@ -62,7 +62,8 @@ absl::StatusOr<const LauncherEnvironment*> FindLauncher(GetEnv get_env) {
 absl::Status NameTheOthers(const absl::Status& error, const LauncherEnvironment* launcher, GetEnv get_env) {
   std::vector<std::string_view> others;
   for (const LauncherEnvironment* other : Launchers()) {
-    if (other != launcher && other->HasStarted(get_env).value_or(false)) others.push_back(other->name());
+    if (other == launcher || other == Launchers().back()) continue;  // the last has nothing to offer
+    if (other->HasStarted(get_env).value_or(false)) others.push_back(other->name());
   }
   if (others.empty()) return error;
   return absl::Status(error.code(), absl::StrCat(error.message(), " (the variables of ", absl::StrJoin(others, " and "),
