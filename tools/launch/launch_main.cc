@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "cohort/runtime/rank_info.h"
 #include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/dry_run.h"
 #include "cohort/tools/launch/environment.h"
@@ -92,6 +93,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<Options> options = ParseOptions(absl::MakeConstSpan(argv + 1, argc - 1), environment);
   if (!options.ok()) return Complain(absl::StrCat(options.status().message(), " (see launch --help)"), kExitUsage);
   if (options->help) return Print(HelpText());
+  if (options->explain) return Print(ExplainRankInfoFromEnvironment());
   const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment));
   return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
 }

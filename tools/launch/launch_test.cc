@@ -30,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -297,6 +298,31 @@ TEST(LaunchTest, HelpGoesToStandardOutput) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, AllOf(HasSubstr("Usage: launch"), HasSubstr("--nproc-per-node")));
   EXPECT_EQ(result.err, "");
+}
+
+TEST(LaunchTest, ADryRunPrintsWhatWouldBeStartedAndStartsNothing) {
+  const std::string file = absl::StrCat(NewDirectory(), "/started");
+  const TestLauncher::Result result =
+      RunLauncher({"--nproc-per-node=2", "--dry-run", "--rdzv-id=job-7", "--role=trainer", "touch", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 4);
+  EXPECT_THAT(lines[3], AllOf(StartsWith("env "), HasSubstr(" RANK=1 "), HasSubstr(" TORCHELASTIC_RUN_ID=job-7 "),
+                              HasSubstr(" ROLE_NAME=trainer "), EndsWith(absl::StrCat(" touch ", file))));
+  EXPECT_NE(access(file.c_str(), F_OK), 0);
+  // What it prints does start the rank.
+  ASSERT_EQ(system(lines[3].c_str()), 0);
+  EXPECT_EQ(access(file.c_str(), F_OK), 0);
+}
+
+TEST(LaunchTest, ExplainSaysWhatAProgramWouldFindHereAndNeedsNone) {
+  const TestLauncher::Result alone = RunLauncher({"--explain"});
+  EXPECT_EQ(alone.exit_code, 0);
+  EXPECT_THAT(alone.out, HasSubstr("a world of one"));
+  TestLauncher::Setup under_mpirun;
+  under_mpirun.environment = {{"OMPI_COMM_WORLD_RANK", "1"}};
+  EXPECT_THAT(RunLauncher({"--explain"}, under_mpirun).out, HasSubstr("OMPI_COMM_WORLD_SIZE"));
 }
 
 // --- Exit codes.
