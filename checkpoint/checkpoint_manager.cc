@@ -118,6 +118,7 @@ std::string EncodeReport(const CheckpointReport& report) {
   return Encode({.numbers = {report.num_bytes, absl::ToInt64Nanoseconds(report.wait_time),
                              absl::ToInt64Nanoseconds(report.write_time), absl::ToInt64Nanoseconds(report.sync_time),
                              absl::ToInt64Nanoseconds(report.publish_time)},
+                 .text = absl::StrJoin(report.retired, "/"),
                  .rest = EncodeCheckpoint(report.checkpoint)});
 }
 
@@ -128,6 +129,7 @@ absl::StatusOr<CheckpointReport> DecodeReport(std::string_view bytes) {
                           .write_time = absl::Nanoseconds(message.numbers[2]),
                           .sync_time = absl::Nanoseconds(message.numbers[3]),
                           .publish_time = absl::Nanoseconds(message.numbers[4])};
+  report.retired = absl::StrSplit(message.text, '/', absl::SkipEmpty());
   ABSL_ASSIGN_OR_RETURN(report.checkpoint, DecodeCheckpoint(message.rest));
   return report;
 }

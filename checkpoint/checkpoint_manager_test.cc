@@ -735,6 +735,25 @@ TEST_F(CheckpointManagerTest, EverySaveIsALineOfJsonIfAskedFor) {
   EXPECT_THAT(second, AllOf(HasSubstr("\"step\":1,\"saved\":false,\"error\":"), HasSubstr("\"failed_saves\":1}")));
 }
 
+TEST_F(CheckpointManagerTest, AReportNamesWhatIsNoLongerKeptOnEveryRank) {
+  CheckpointManagerOptions options = Keeping({.newest = 2});
+  options.report_path = dir_ + "/saves.jsonl";
+  const auto outcomes = RunRanks(2, [&](ProcessGroup& group) -> absl::Status {
+    ABSL_ASSIGN_OR_RETURN(const Manager manager, CheckpointManager::Open(&group, options));
+    for (const int64_t step : {1, 2, 3}) {
+      ABSL_ASSIGN_OR_RETURN(const CheckpointReport report, Save(*manager, step));
+      if (step < 3) {
+        EXPECT_THAT(report.retired, IsEmpty());
+      } else {
+        EXPECT_THAT(report.retired, ElementsAre("step_00000001"));
+      }
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(outcomes, Each(IsOk()));
+  EXPECT_THAT(ReadFile(options.report_path), HasSubstr("\"retired\":[\"step_00000001\"],"));
+}
+
 TEST_F(CheckpointManagerTest, AReportIsNotWrittenIntoTheRunsOwnFiles) {
   SaveSteps({1});
   const std::string run_file = ReadFile(run_ + "/run.json");

@@ -67,6 +67,8 @@ struct CheckpointPayload {
 struct CheckpointReport {
   CheckpointInfo checkpoint;
   int64_t num_bytes = 0;
+  // The names of the checkpoints that retention no longer keeps, now that this one is there: they are being removed.
+  std::vector<std::string> retired;
   // Of the main rank:
   absl::Duration wait_time;     // for the removals after the save before
   absl::Duration write_time;    // the payloads and the system calls they made

@@ -144,15 +144,6 @@ absl::Status OpenError(int error, std::string_view path) {
   return absl::InvalidArgumentError(absl::StrCat(Quoted(path), " is not a regular file"));
 }
 
-// Whether what is open is what stands at `path`.
-bool IsAt(int fd, std::string_view path) {
-  struct stat ours;
-  struct stat there;
-  errno = 0;
-  return fstat(fd, &ours) == 0 && lstat(std::string(path).c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
-         ours.st_ino == there.st_ino;
-}
-
 class PosixLock final : public FileLock {
  public:
   PosixLock(int fd, std::string_view path) : fd_(fd), path_(path) {}
@@ -166,7 +157,13 @@ class PosixLock final : public FileLock {
   }
 
   // What cannot be looked at for another reason, such as a hiccup of a network file system, is taken to be there.
-  bool IsInPlace() const override { return IsAt(fd_, path_) || (errno != 0 && errno != ENOENT && errno != ENOTDIR); }
+  bool IsInPlace() const override {
+    struct stat ours;
+    if (fstat(fd_, &ours) != 0) return true;
+    struct stat there;
+    if (lstat(path_.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+  }
 
  private:
   const int fd_;

@@ -28,7 +28,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "absl/time/time.h"
 #include "c10/core/GradMode.h"
 #include "cohort/checkpoint/internal/crc32.h"
 #include "cohort/checkpoint/internal/quoted.h"
@@ -297,24 +296,18 @@ std::string ModelSignature(const torch::nn::Module& module) {
 
 absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, absl::Span<const TensorHeader> headers,
                                              const LoadModuleOptions& options) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<ModuleMatch> match,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Match(module, headers, options); }));
-  return match;
+  return InvokeTorch([&] { return Match(module, headers, options); });
 }
 
 absl::StatusOr<LoadModuleReport> LoadModuleState(torch::nn::Module& module,
                                                  absl::Span<const std::pair<std::string, at::Tensor>> state,
                                                  const LoadModuleOptions& options) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<LoadModuleReport> report,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Load(module, state, options); }));
-  return report;
+  return InvokeTorch([&] { return Load(module, state, options); });
 }
 
 absl::StatusOr<ModuleMatch> MatchModuleState(const torch::nn::Module& module, const StateFile& state,
                                              const LoadModuleOptions& options) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<ModuleMatch> match,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return MatchFile(module, state, options); }));
-  return match;
+  return InvokeTorch([&] { return MatchFile(module, state, options); });
 }
 
 absl::StatusOr<LoadModuleReport> ReadModuleState(torch::nn::Module& module, const StateFile& state,

@@ -24,7 +24,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "c10/core/DefaultDtype.h"
 #include "c10/core/GradMode.h"
 #include "cohort/checkpoint/internal/quoted.h"
@@ -748,16 +747,12 @@ absl::StatusOr<std::vector<std::string>> ParameterNames(const Optimizer& optimiz
 
 absl::StatusOr<c10::IValue> OptimizerState(const Optimizer& optimizer, absl::Span<const std::string> names,
                                            const OptimizerExtras& extras) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<c10::IValue> state,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Write(optimizer, names, extras); }));
-  return state;
+  return InvokeTorch([&] { return Write(optimizer, names, extras); });
 }
 
 absl::StatusOr<OptimizerExtras> LoadOptimizerState(Optimizer& optimizer, const c10::IValue& state,
                                                    absl::Span<const std::string> names) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<OptimizerExtras> extras,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Load(optimizer, state, names); }));
-  return extras;
+  return InvokeTorch([&] { return Load(optimizer, state, names); });
 }
 
 }  // namespace cohort

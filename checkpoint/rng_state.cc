@@ -16,7 +16,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/value_fields.h"
 #include "cohort/runtime/torch_status.h"
@@ -245,23 +244,16 @@ absl::StatusOr<c10::IValue> Derive(absl::Span<const c10::IValue> saved, int rank
 }  // namespace
 
 absl::StatusOr<c10::IValue> RngState(absl::Span<const int> cuda_devices) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<c10::IValue> state,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Read(cuda_devices); }));
-  return state;
+  return InvokeTorch([&] { return Read(cuda_devices); });
 }
 
 absl::Status SetRngState(const c10::IValue& state, absl::Span<const int> cuda_devices) {
-  ABSL_ASSIGN_OR_RETURN(const absl::Status set,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return Set(state, cuda_devices); }));
-  return set;
+  return InvokeTorch([&] { return Set(state, cuda_devices); });
 }
 
 absl::StatusOr<c10::IValue> DeriveRngState(absl::Span<const c10::IValue> saved, int rank, int world_size,
                                            int num_cuda_devices) {
-  ABSL_ASSIGN_OR_RETURN(absl::StatusOr<c10::IValue> state, InvokeTorch(absl::InfiniteFuture(), [&] {
-                          return Derive(saved, rank, world_size, num_cuda_devices);
-                        }));
-  return state;
+  return InvokeTorch([&] { return Derive(saved, rank, world_size, num_cuda_devices); });
 }
 
 }  // namespace cohort

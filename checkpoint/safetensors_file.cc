@@ -13,7 +13,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/internal/append_and_checksum.h"
 #include "cohort/checkpoint/internal/crc32.h"
@@ -45,7 +44,7 @@ absl::Status CheckMarks(const SavedTensor& saved, std::string_view name) {
   if (!saved.conjugated && !saved.negated) return absl::OkStatus();
   SavedTensor element = saved;
   element.tensor = saved.tensor.new_zeros({1});
-  const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] { Values(element); });
+  const absl::Status status = InvokeTorch([&] { Values(element); });
   if (status.ok()) return status;
   return absl::UnimplementedError(absl::StrCat("tensor ", internal::Quoted(name),
                                                " is marked as negated or conjugated, and LibTorch does not do that to ",
@@ -87,9 +86,7 @@ absl::Status Write(const c10::IValue& state, absl::Span<const std::pair<std::str
 
 absl::Status WriteSafetensorsFile(const c10::IValue& state,
                                   absl::Span<const std::pair<std::string, std::string>> metadata, WritableFile& file) {
-  absl::Status written;
-  ABSL_RETURN_IF_ERROR(InvokeTorch(absl::InfiniteFuture(), [&] { written = Write(state, metadata, file); }));
-  return written;
+  return InvokeTorch([&] { return Write(state, metadata, file); });
 }
 
 }  // namespace cohort

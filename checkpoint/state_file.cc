@@ -39,7 +39,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "c10/core/GradMode.h"
 #include "cohort/checkpoint/internal/crc32.h"
@@ -463,17 +462,14 @@ absl::StatusOr<StateFile> StateFile::At(std::string_view key) const {
 
 absl::StatusOr<c10::IValue> StateFile::Read(const ReadOptions& options) const {
   const Contents& contents = *part_->contents;
-  absl::StatusOr<c10::IValue> result;
-  const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
-    result = [&]() -> absl::StatusOr<c10::IValue> {
-      ABSL_RETURN_IF_ERROR(CheckOptions(options));
-      Reader reader(contents.state, *contents.file, options);
-      ABSL_RETURN_IF_ERROR(reader.Prepare(part_->indices));
-      return internal::PutTogether(*part_->tree,
-                                   [&](size_t i) -> absl::StatusOr<at::Tensor> { return reader.Tensor(i); });
-    }();
+  absl::StatusOr<c10::IValue> result = InvokeTorch([&]() -> absl::StatusOr<c10::IValue> {
+    ABSL_RETURN_IF_ERROR(CheckOptions(options));
+    Reader reader(contents.state, *contents.file, options);
+    ABSL_RETURN_IF_ERROR(reader.Prepare(part_->indices));
+    return internal::PutTogether(*part_->tree,
+                                 [&](size_t i) -> absl::StatusOr<at::Tensor> { return reader.Tensor(i); });
   });
-  ABSL_RETURN_IF_ERROR(contents.InThisFile(status.ok() ? result.status() : status));
+  ABSL_RETURN_IF_ERROR(contents.InThisFile(result.status()));
   return result;
 }
 
@@ -494,49 +490,42 @@ absl::StatusOr<at::Tensor> StateFile::ReadTensor(std::string_view name, const Re
 absl::StatusOr<at::Tensor> StateFile::ReadTensor(size_t place, const ReadOptions& options) const {
   const Contents& contents = *part_->contents;
   const size_t index = part_->indices.at(place);
-  absl::StatusOr<at::Tensor> result;
-  const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
-    result = [&]() -> absl::StatusOr<at::Tensor> {
-      ABSL_RETURN_IF_ERROR(CheckOptions(options));
-      if (!options.verify && !options.map && !options.device.is_meta()) {
-        ABSL_ASSIGN_OR_RETURN(const at::Tensor tensor,
-                              ReadExtent(*contents.file, contents.state, contents.state.tensors[index]));
-        return tensor.to(options.device);
-      }
-      Reader reader(contents.state, *contents.file, options);
-      ABSL_RETURN_IF_ERROR(reader.Prepare({index}));
-      return reader.Tensor(index);
-    }();
+  absl::StatusOr<at::Tensor> result = InvokeTorch([&]() -> absl::StatusOr<at::Tensor> {
+    ABSL_RETURN_IF_ERROR(CheckOptions(options));
+    if (!options.verify && !options.map && !options.device.is_meta()) {
+      ABSL_ASSIGN_OR_RETURN(const at::Tensor tensor,
+                            ReadExtent(*contents.file, contents.state, contents.state.tensors[index]));
+      return tensor.to(options.device);
+    }
+    Reader reader(contents.state, *contents.file, options);
+    ABSL_RETURN_IF_ERROR(reader.Prepare({index}));
+    return reader.Tensor(index);
   });
-  ABSL_RETURN_IF_ERROR(contents.InThisFile(status.ok() ? result.status() : status));
+  ABSL_RETURN_IF_ERROR(contents.InThisFile(result.status()));
   return result;
 }
 
 absl::Status StateFile::ReadInto(absl::Span<const std::pair<size_t, at::Tensor>> targets,
                                  const ReadOptions& options) const {
   const Contents& contents = *part_->contents;
-  absl::Status result;
-  const absl::Status status = InvokeTorch(absl::InfiniteFuture(), [&] {
+  return contents.InThisFile(InvokeTorch([&]() -> absl::Status {
     std::vector<std::pair<size_t, at::Tensor>> stored;
     stored.reserve(targets.size());
     for (const auto& [place, target] : targets) {
       if (place >= part_->indices.size()) {
-        result = absl::InvalidArgumentError(
+        return absl::InvalidArgumentError(
             absl::StrCat("there is no tensor ", place, "; there are ", part_->indices.size()));
-        return;
       }
       const TensorHeader& header = part_->headers[place];
       if (!target.defined() || target.sizes() != at::IntArrayRef(header.sizes)) {
-        result = absl::InvalidArgumentError(absl::StrFormat(
+        return absl::InvalidArgumentError(absl::StrFormat(
             "tensor %s has sizes [%s], and is to go into one of sizes [%s]", Quoted(header.name),
             absl::StrJoin(header.sizes, ", "), target.defined() ? absl::StrJoin(target.sizes(), ", ") : "undefined"));
-        return;
       }
       stored.emplace_back(part_->indices[place], target);
     }
-    result = ReadAllInto(*contents.file, contents.state, stored, options);
-  });
-  return contents.InThisFile(status.ok() ? result : status);
+    return ReadAllInto(*contents.file, contents.state, stored, options);
+  }));
 }
 
 absl::Status StateFile::ReadRows(size_t place, absl::Span<const int64_t> rows, const at::Tensor& target,

@@ -33,7 +33,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/internal/saved_tensor.h"
 #include "cohort/checkpoint/internal/state_pickle.h"
@@ -164,17 +163,11 @@ absl::Status Write(absl::StatusOr<StateParts> parts, WritableFile& file) {
 }  // namespace
 
 absl::Status WriteTorchFile(const c10::IValue& state, WritableFile& file) {
-  absl::Status written;
-  ABSL_RETURN_IF_ERROR(
-      InvokeTorch(absl::InfiniteFuture(), [&] { written = Write(internal::TakeApart(state), file); }));
-  return written;
+  return InvokeTorch([&] { return Write(internal::TakeApart(state), file); });
 }
 
 absl::Status WriteTorchFile(absl::Span<const std::pair<std::string, at::Tensor>> tensors, WritableFile& file) {
-  absl::Status written;
-  ABSL_RETURN_IF_ERROR(
-      InvokeTorch(absl::InfiniteFuture(), [&] { written = Write(internal::TakeApart(tensors), file); }));
-  return written;
+  return InvokeTorch([&] { return Write(internal::TakeApart(tensors), file); });
 }
 
 }  // namespace cohort

@@ -24,7 +24,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/string_file.h"
 #include "cohort/checkpoint/internal/value_fields.h"
@@ -271,11 +270,8 @@ absl::StatusOr<std::function<absl::Status(WritableFile& file)>> GatherTrainingSt
   }
   return [&module, &optimizer, state, parts = std::move(parts),
           format = options.format](WritableFile& file) -> absl::Status {
-    absl::StatusOr<IValue> bundle;
-    ABSL_RETURN_IF_ERROR(
-        InvokeTorch(absl::InfiniteFuture(), [&] { bundle = Bundle(module, optimizer, state, parts); }));
-    ABSL_RETURN_IF_ERROR(bundle.status());
-    return format == StateFormat::kTorch ? WriteTorchFile(*bundle, file) : WriteSafetensorsFile(*bundle, {}, file);
+    ABSL_ASSIGN_OR_RETURN(const IValue bundle, InvokeTorch([&] { return Bundle(module, optimizer, state, parts); }));
+    return format == StateFormat::kTorch ? WriteTorchFile(bundle, file) : WriteSafetensorsFile(bundle, {}, file);
   };
 }
 

@@ -93,8 +93,7 @@ class DistributedDataParallel {
   auto Forward(Inputs&&... inputs)
       -> absl::StatusOr<std::remove_cvref_t<decltype(std::declval<Module&>().forward(std::declval<Inputs>()...))>> {
     if (absl::Status status = core_->BeforeForward(); !status.ok()) return status;
-    auto output =
-        InvokeTorch(absl::InfiniteFuture(), [&] { return module_->forward(std::forward<Inputs>(inputs)...); });
+    auto output = InvokeTorch([&] { return module_->forward(std::forward<Inputs>(inputs)...); });
     if (!output.ok()) return core_->Fail("Forward", output.status());
     std::vector<at::Tensor*> tensors;
     const bool is_known = internal::VisitAllTensors(*output, [&](at::Tensor& tensor) { tensors.push_back(&tensor); });

@@ -22,13 +22,35 @@
 
 namespace cohort {
 
-// Local. Calls `function()` and returns its result, or OK if it returns nothing. What it throws becomes a Status by the
-// table in internal/exception_status.h. `deadline` is the time by which `function` had to be done: it tells a transport
-// that broke from one that was waited for too long. absl::InfiniteFuture() where nothing is waited for.
+namespace internal {
+
+// What InvokeTorch returns for a function that returns T: a Status or a StatusOr stays what it is.
+template <typename T>
+struct InvokedType {
+  using type = absl::StatusOr<T>;
+};
+template <>
+struct InvokedType<void> {
+  using type = absl::Status;
+};
+template <>
+struct InvokedType<absl::Status> {
+  using type = absl::Status;
+};
+template <typename T>
+struct InvokedType<absl::StatusOr<T>> {
+  using type = absl::StatusOr<T>;
+};
+
+}  // namespace internal
+
+// Local. Calls `function()` and returns its result: a Status or a StatusOr as it is, a T as StatusOr<T>, OK for nothing.
+// What it throws becomes a Status by the table in internal/exception_status.h. `deadline` is the time by which `function`
+// had to be done: it tells a transport that broke from one that was waited for too long.
 template <typename Function>
 auto InvokeTorch(absl::Time deadline, Function&& function) {
   using Result = std::invoke_result_t<Function>;
-  using Returned = std::conditional_t<std::is_void_v<Result>, absl::Status, absl::StatusOr<Result>>;
+  using Returned = typename internal::InvokedType<Result>::type;
   try {
     if constexpr (std::is_void_v<Result>) {
       std::invoke(std::forward<Function>(function));
@@ -39,6 +61,12 @@ auto InvokeTorch(absl::Time deadline, Function&& function) {
   } catch (...) {
     return Returned(internal::StatusFromException(std::current_exception(), absl::Now() >= deadline));
   }
+}
+
+// The same for work that waits for nobody.
+template <typename Function>
+auto InvokeTorch(Function&& function) {
+  return InvokeTorch(absl::InfiniteFuture(), std::forward<Function>(function));
 }
 
 }  // namespace cohort

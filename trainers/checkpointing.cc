@@ -26,8 +26,6 @@
 namespace cohort {
 namespace {
 
-// A path comes from outside: it may hold a newline.
-
 // The state file among those of a checkpoint.
 absl::StatusOr<std::string> StateFileOf(const CheckpointInfo& checkpoint) {
   for (const char* name : {"state.pt", "state.safetensors"}) {

@@ -56,11 +56,6 @@ class Checkpointing {
 
   // As SaveTrigger::Decide.
   absl::StatusOr<SaveDecision> Decide(int64_t step) { return trigger_->Decide(step); }
-  // The same for those who give no stop_signals: whether to save.
-  absl::StatusOr<bool> IsDue(int64_t step) {
-    const absl::StatusOr<SaveDecision> decision = Decide(step);
-    return decision.ok() ? absl::StatusOr<bool>(*decision != SaveDecision::kGoOn) : decision.status();
-  }
 
   // Collective. Saves a checkpoint of one file, which `payload` writes; or a file of the name `name` in the run's
   // directory, beside the checkpoints. nullopt if that failed and the run goes on. If `payload` is an error, equal on

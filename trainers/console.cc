@@ -71,9 +71,11 @@ void Console::PrintEpoch(const EpochReport& epoch, absl::Span<const TaskMetric> 
   Print("epoch %-3d loss %.6f%s\n", epoch.epoch, epoch.loss, shown);
 }
 
-void Console::PrintSave(std::string_view path, int64_t num_bytes, absl::Duration blocked) {
-  Print("saved    %s  %d bytes in %s\n", internal::Printable(path), num_bytes,
-        absl::FormatDuration(absl::Trunc(blocked, absl::Microseconds(100))));
+void Console::PrintSave(std::string_view path, int64_t num_bytes, absl::Duration blocked,
+                        absl::Span<const std::string> retired) {
+  Print("saved    %s  %d bytes in %s%s\n", internal::Printable(path), num_bytes,
+        absl::FormatDuration(absl::Trunc(blocked, absl::Microseconds(100))),
+        retired.empty() ? "" : absl::StrCat("; no longer kept: ", absl::StrJoin(retired, ", ")));
 }
 
 void Console::PrintStop(const TrainerOutcome& outcome) {

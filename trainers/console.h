@@ -6,6 +6,7 @@
 #define COHORT_TRAINERS_CONSOLE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/strings/str_format.h"
@@ -30,7 +31,9 @@ class Console {
   }
   void PrintBegin(const BeginReport& begun);
   void PrintEpoch(const EpochReport& epoch, absl::Span<const TaskMetric> metrics);
-  void PrintSave(std::string_view path, int64_t num_bytes, absl::Duration blocked);
+  // `retired`: the checkpoints that are no longer kept.
+  void PrintSave(std::string_view path, int64_t num_bytes, absl::Duration blocked,
+                 absl::Span<const std::string> retired = {});
   void PrintStop(const TrainerOutcome& outcome);
   void ShowStep(const StepReport& step);
 

@@ -8,14 +8,13 @@
 #include "ATen/ops/linalg_lstsq.h"
 #include "ATen/ops/ones.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "cohort/runtime/torch_status.h"
 #include "cohort/trainers/data/dataset.h"
 
 namespace cohort {
 
 absl::StatusOr<double> LeastSquaresError(const Dataset& data) {
-  return InvokeTorch(absl::InfiniteFuture(), [&] {
+  return InvokeTorch([&] {
     // from_blob takes a pointer to non-const; nothing here writes through it.
     const at::Tensor features =
         at::from_blob(const_cast<double*>(data.features.data()), {data.num_rows, data.num_features()}, at::kDouble);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +16,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "c10/core/Device.h"
 #include "cohort/checkpoint/internal/quoted.h"
@@ -34,7 +31,7 @@ namespace cohort {
 namespace {
 
 constexpr TaskMetric kMetrics[] = {{.name = "r2", .label = "R2", .is_best_when_greatest = true}};
-constexpr int64_t kLookedAt = 65536, kAtOnce = 1024;  // rows
+constexpr int64_t kLookedAt = 65536;  // rows
 
 class LinearTask final : public Task {
  public:
@@ -89,23 +86,19 @@ class LinearTask final : public Task {
 
 // What is looked at of the targets, as doubles.
 absl::StatusOr<at::Tensor> FirstTargets(const RowSource& rows) {
-  const int64_t num_rows = std::min(rows.num_rows(), kLookedAt);
   std::vector<at::Tensor> targets;
-  std::vector<int64_t> numbers;
-  for (int64_t begin = 0; begin < num_rows; begin += kAtOnce) {
-    numbers.resize(std::min(kAtOnce, num_rows - begin));
-    std::iota(numbers.begin(), numbers.end(), begin);
-    ABSL_ASSIGN_OR_RETURN(RowBatch batch, rows.Read(numbers));
-    targets.push_back(std::move(batch.targets));
-  }
-  return InvokeTorch(absl::InfiniteFuture(), [&] { return at::cat(targets).to(at::kDouble); });
+  ABSL_RETURN_IF_ERROR(VisitRows(rows, 0, std::min(rows.num_rows(), kLookedAt), [&](int64_t, const RowBatch& batch) {
+    targets.push_back(batch.targets);
+    return absl::OkStatus();
+  }));
+  return InvokeTorch([&] { return at::cat(targets).to(at::kDouble); });
 }
 
 absl::Status CheckFormat(const RowSource& rows, std::string_view name, const RowFormat& format) {
   if (format.sizes.size() == 1 && format.sizes[0] >= 1 && format.dtype == at::kFloat) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      internal::Printable(rows.info().name), ": the ", name, " of a row are [", absl::StrJoin(format.sizes, ", "),
-      "] of ", c10::toString(format.dtype), "; a linear model needs a list of floats, at least one"));
+  return absl::InvalidArgumentError(absl::StrCat(internal::Printable(rows.info().name), ": the ", name,
+                                                 " of a row are ", format.ToString(),
+                                                 "; a linear model needs a list of floats, at least one"));
 }
 
 }  // namespace
@@ -116,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeLinearTask(const RowSource& rows) {
   ABSL_RETURN_IF_ERROR(CheckFormat(rows, "features", rows.info().features));
   ABSL_RETURN_IF_ERROR(CheckFormat(rows, "targets", rows.info().targets));
   ABSL_ASSIGN_OR_RETURN(const at::Tensor targets, FirstTargets(rows));
-  return InvokeTorch(absl::InfiniteFuture(), [&]() -> std::unique_ptr<Task> {
+  return InvokeTorch([&]() -> std::unique_ptr<Task> {
     const double mean_square = targets.square().mean().item<double>();
     const double scale = std::isfinite(mean_square) && mean_square > 0 ? std::sqrt(mean_square) : 1;
     return std::make_unique<LinearTask>(rows.info().features.sizes[0], rows.info().targets.sizes[0], scale,

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "c10/core/Device.h"
 #include "cohort/checkpoint/internal/quoted.h"
@@ -35,7 +32,6 @@ namespace cohort {
 namespace {
 
 constexpr TaskMetric kMetrics[] = {{.name = "accuracy", .label = "accuracy", .is_best_when_greatest = true}};
-constexpr int64_t kAtOnce = 1024;  // rows
 
 class MlpTask final : public Task {
  public:
@@ -88,20 +84,17 @@ class MlpTask final : public Task {
 // The greatest class there is. InvalidArgument if one is below 0 or not below `limit`.
 absl::StatusOr<int64_t> GreatestClass(const RowSource& rows, int64_t limit) {
   int64_t greatest = 0;
-  std::vector<int64_t> numbers;
-  for (int64_t begin = 0; begin < rows.num_rows(); begin += kAtOnce) {
-    numbers.resize(std::min(kAtOnce, rows.num_rows() - begin));
-    std::iota(numbers.begin(), numbers.end(), begin);
-    ABSL_ASSIGN_OR_RETURN(const RowBatch batch, rows.Read(numbers));
+  ABSL_RETURN_IF_ERROR(VisitRows(rows, 0, rows.num_rows(), [&](int64_t first, const RowBatch& batch) {
     const int64_t* const classes = batch.targets.const_data_ptr<int64_t>();
-    for (size_t i = 0; i < numbers.size(); ++i) {
+    for (int64_t i = 0; i < batch.targets.numel(); ++i) {
       greatest = std::max(greatest, classes[i]);
       if (classes[i] >= 0 && classes[i] < limit) continue;
-      return absl::InvalidArgumentError(absl::StrCat(internal::Printable(rows.info().name), ": row ", numbers[i],
+      return absl::InvalidArgumentError(absl::StrCat(internal::Printable(rows.info().name), ": row ", first + i,
                                                      " is of class ", classes[i], "; classes must be from 0 to ",
                                                      limit - 1));
     }
-  }
+    return absl::OkStatus();
+  }));
   return greatest;
 }
 
@@ -136,12 +129,11 @@ absl::StatusOr<std::unique_ptr<Task>> MakeMlpTask(const RowSource& rows, const M
   ABSL_RETURN_IF_ERROR(CheckMlpTaskOptions(options));
   const RowSourceInfo& data = rows.info();
   if (!data.targets.sizes.empty() || data.targets.dtype != at::kLong) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        internal::Printable(data.name), ": the targets of a row are [", absl::StrJoin(data.targets.sizes, ", "),
-        "] of ", c10::toString(data.targets.dtype), "; a classifier needs one class, an int64"));
+    return absl::InvalidArgumentError(absl::StrCat(internal::Printable(data.name), ": the targets of a row are ",
+                                                   data.targets.ToString(),
+                                                   "; a classifier needs one class, an int64"));
   }
-  const int64_t features =
-      std::accumulate(data.features.sizes.begin(), data.features.sizes.end(), int64_t{1}, std::multiplies<>());
+  const int64_t features = data.features.num_values();
   if (features < 1 || features > kMaxLayer) {
     return absl::InvalidArgumentError(absl::StrCat(internal::Printable(data.name), ": a row has ", features,
                                                    " features; there must be from 1 to ", kMaxLayer));

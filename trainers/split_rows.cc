@@ -12,7 +12,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cohort/runtime/torch_status.h"
 
 namespace cohort {
@@ -45,7 +44,7 @@ absl::StatusOr<RowSplit> SplitRows(int64_t num_rows, double fraction) {
         absl::StrCat("validation=", fraction, " holds out ", num_held_out, " of ", num_rows,
                      " rows; there must be at least one to hold out and one to learn from"));
   }
-  return InvokeTorch(absl::InfiniteFuture(), [&] { return Split(num_rows, num_held_out); });
+  return InvokeTorch([&] { return Split(num_rows, num_held_out); });
 }
 
 }  // namespace cohort

@@ -16,7 +16,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cohort/checkpoint/checkpoint_manager.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/main_only_saver.h"
@@ -37,10 +36,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-std::string ShownFormat(const RowFormat& format) {
-  return absl::StrCat("[", absl::StrJoin(format.sizes, ", "), "] of ", c10::toString(format.dtype));
-}
-
 // What all ranks must have in common of the data.
 absl::StatusOr<std::string> Describe(const absl::StatusOr<const RowSource*>& mine, int num_ranks) {
   ABSL_RETURN_IF_ERROR(mine.status());
@@ -50,9 +45,9 @@ absl::StatusOr<std::string> Describe(const absl::StatusOr<const RowSource*>& min
                                                    " rows are too few for ", num_ranks,
                                                    " ranks; there must be at least one for each"));
   }
-  return absl::StrCat(data.num_rows, " rows of features ", ShownFormat(data.features), " and targets ",
-                      ShownFormat(data.targets), " with checksum ", absl::Hex(data.checksum, absl::kZeroPad8),
-                      ", from ", internal::Printable(data.name));
+  return absl::StrCat(data.num_rows, " rows of features ", data.features.ToString(), " and targets ",
+                      data.targets.ToString(), " with checksum ", absl::Hex(data.checksum, absl::kZeroPad8), ", from ",
+                      internal::Printable(data.name));
 }
 
 std::vector<std::string_view> NamesOf(absl::Span<const TaskMetric> metrics) {

@@ -156,7 +156,7 @@ absl::StatusOr<TrainerOutcome> TrainWithOutput(ProcessGroup& group, Console& con
   observer.on_epoch = [&](const EpochReport& epoch) { lines.Add(epoch); };
   observer.on_export = [&](const SaveReport& saved) { console.PrintSave(saved.path, saved.num_bytes, saved.blocked); };
   observer.on_checkpoint = [&](const CheckpointReport& saved) {
-    console.PrintSave(saved.checkpoint.path, saved.num_bytes, saved.blocked);
+    console.PrintSave(saved.checkpoint.path, saved.num_bytes, saved.blocked, saved.retired);
   };
   observer.on_end = IgnoreStopSignals;
   observer.on_warning = [&](std::string_view warning) { console.Warn(warning); };

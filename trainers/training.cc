@@ -39,7 +39,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/module_state.h"
 #include "cohort/checkpoint/safetensors_file.h"
@@ -69,23 +68,11 @@ namespace {
 
 static_assert(kMaxTrainerPrefetch == kMaxPrefetch);
 
-constexpr int64_t kMeasuredAtOnce = 1024;  // rows
-
-// Calls LibTorch for work that waits for nobody.
-template <typename Function>
-auto Torch(Function function) {
-  return InvokeTorch(absl::InfiniteFuture(), function);
-}
-
-int64_t NumbersIn(const RowFormat& format) {
-  return std::accumulate(format.sizes.begin(), format.sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
 RunSettings SettingsOf(const TrainerOptions& options, const Task& task, const RowSourceInfo& data) {
   const std::string own = task.settings();
   return {.rows = data.num_rows,
-          .features = NumbersIn(data.features),
-          .targets = NumbersIn(data.targets),
+          .features = data.features.num_values(),
+          .targets = data.targets.num_values(),
           .data_checksum = data.checksum,
           .validation = options.validation,
           .task = absl::StrCat(task.model_name(), own.empty() ? "" : " ", own),
@@ -108,18 +95,25 @@ std::string Shown(double value) {
 
 // What is wrong with the data themselves, if that is why a loss is not finite.
 absl::Status CheckFinite(const LoadedBatch& batch) {
-  absl::Status finite;
-  ABSL_RETURN_IF_ERROR(Torch([&] {
+  return InvokeTorch([&] {
     for (const auto& [name, values] :
          {std::pair("features", &batch.rows.features), std::pair("targets", &batch.rows.targets)}) {
-      for (size_t i = 0; i < batch.items.size() && finite.ok(); ++i) {
+      for (size_t i = 0; i < batch.items.size(); ++i) {
         if (at::isfinite(values->select(0, static_cast<int64_t>(i))).all().item<bool>()) continue;
-        finite = absl::InvalidArgumentError(
+        return absl::InvalidArgumentError(
             absl::StrCat("the ", name, " of row ", batch.items[i], " of those to learn from are not finite numbers"));
       }
     }
-  }));
-  return finite;
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::vector<double>> Numbers(const at::Tensor& tensor) {
+  return InvokeTorch([&] {
+    const at::Tensor on_cpu = tensor.cpu();
+    const double* const numbers = on_cpu.const_data_ptr<double>();
+    return std::vector<double>(numbers, numbers + on_cpu.numel());
+  });
 }
 
 }  // namespace
@@ -143,7 +137,7 @@ Training::Training(ProcessGroup& group, const RowSource& rows, Task& task, const
 absl::Status Training::Begin() {
   ABSL_RETURN_IF_ERROR(group_.Agree("the data are divided", SplitData()));
   absl::StatusOr<std::unique_ptr<TrainedModel>> model;
-  const absl::Status thrown = Torch([&] {
+  const absl::Status thrown = InvokeTorch([&] {
     at::manual_seed(options_.seed);
     model = task_.MakeModel(&group_, device_);
   });
@@ -180,18 +174,16 @@ absl::Status Training::SplitData() {
 }
 
 absl::Status Training::MakeOptimizerAndSchedule() {
-  absl::StatusOr<std::unique_ptr<torch::optim::Optimizer>> optimizer;
-  ABSL_RETURN_IF_ERROR(Torch([&] {
-    parameters_ = model_->module().parameters();
-    optimizer = MakeOptimizer(options_.optimizer, parameters_,
+  ABSL_ASSIGN_OR_RETURN(optimizer_, InvokeTorch([&] {
+                          // Dropout on one rank is not that on another one.
+                          at::manual_seed(SeedOfRank(options_.seed, group_.rank()));
+                          parameters_ = model_->module().parameters();
+                          return MakeOptimizer(
+                              options_.optimizer, parameters_,
                               {.learning_rate = options_.learning_rate.value_or(task_.LearningRate(options_)),
                                .momentum = settings_.momentum,
                                .weight_decay = task_.weight_decay()});
-    // Dropout on one rank is not that on another one.
-    at::manual_seed(SeedOfRank(options_.seed, group_.rank()));
-  }));
-  ABSL_RETURN_IF_ERROR(optimizer.status());
-  optimizer_ = *std::move(optimizer);
+                        }));
   ABSL_ASSIGN_OR_RETURN(schedule_, MakeSchedule(settings_, *optimizer_));
   return absl::OkStatus();
 }
@@ -295,7 +287,7 @@ absl::Status Training::Step() {
 absl::Status Training::AddGradients(const LoadedBatch& batch) {
   const auto share = static_cast<int64_t>(batch.items.size());
   RowBatch rows;
-  const absl::Status thrown = Torch([&] {
+  const absl::Status thrown = InvokeTorch([&] {
     optimizer_->zero_grad();
     rows = {.features = batch.rows.features.to(device_), .targets = batch.rows.targets.to(device_)};
   });
@@ -320,7 +312,7 @@ absl::Status Training::AddGradients(const LoadedBatch& batch) {
 absl::StatusOr<at::Tensor> Training::LossOf(const at::Tensor& output, const at::Tensor& targets, int64_t rows_of_all) {
   at::Tensor loss;
   double sum = 0;
-  ABSL_RETURN_IF_ERROR(Torch([&] {
+  ABSL_RETURN_IF_ERROR(InvokeTorch([&] {
     loss = task_.Loss(output, targets);
     sum = loss.item<double>();
     const auto values = static_cast<double>(rows_of_all * task_.loss_values_per_row());
@@ -333,7 +325,7 @@ absl::StatusOr<at::Tensor> Training::LossOf(const at::Tensor& output, const at::
 
 absl::Status Training::ApplyGradients() {
   double norm = 0;
-  ABSL_RETURN_IF_ERROR(Torch([&] {
+  ABSL_RETURN_IF_ERROR(InvokeTorch([&] {
     if (options_.clip_grad_norm.has_value()) {
       norm = torch::nn::utils::clip_grad_norm_(parameters_, *options_.clip_grad_norm);
     }
@@ -345,24 +337,20 @@ absl::Status Training::ApplyGradients() {
 
 absl::StatusOr<at::Tensor> Training::EvaluateShare() {
   const int64_t num_rows = measured_->num_rows(), rank = group_.rank(), ranks = group_.world_size();
-  const int64_t end = num_rows * (rank + 1) / ranks;
+  const int64_t begin = num_rows * rank / ranks, end = num_rows * (rank + 1) / ranks;
   at::Tensor sums;
   torch::nn::Module& module = model_->module();
   const absl::Cleanup back_to_training = [&module] { module.train(); };
-  ABSL_RETURN_IF_ERROR(Torch([&] {
+  ABSL_RETURN_IF_ERROR(InvokeTorch([&] {
     module.eval();
     sums = at::zeros({task_.num_sums()}, at::TensorOptions(at::kDouble).device(device_));
   }));
-  std::vector<int64_t> rows;
-  for (int64_t begin = num_rows * rank / ranks; begin < end; begin += kMeasuredAtOnce) {
-    rows.resize(std::min(kMeasuredAtOnce, end - begin));
-    std::iota(rows.begin(), rows.end(), begin);
-    ABSL_ASSIGN_OR_RETURN(const RowBatch batch, measured_->Read(rows));
-    ABSL_RETURN_IF_ERROR(Torch([&] {
+  ABSL_RETURN_IF_ERROR(VisitRows(*measured_, begin, end, [&](int64_t, const RowBatch& batch) {
+    return InvokeTorch([&] {
       const at::NoGradGuard no_grad;
       sums += task_.Sums(model_->Evaluate(batch.features.to(device_)), batch.targets.to(device_));
-    }));
-  }
+    });
+  }));
   return sums;
 }
 
@@ -371,17 +359,14 @@ absl::StatusOr<Training::EpochResult> Training::EndEpoch() {
   if (!mine.ok()) return Fail(mine.status());
   const at::Tensor sums = *std::move(mine);
   at::Tensor loss_sum;
-  const absl::Status thrown = Torch([&] { loss_sum = at::zeros({1}, sums.options()).fill_(loss_sum_); });
+  const absl::Status thrown = InvokeTorch([&] { loss_sum = at::zeros({1}, sums.options()).fill_(loss_sum_); });
   if (!thrown.ok()) return Fail(thrown);
   ABSL_RETURN_IF_ERROR(AllReduceSum(group_, {loss_sum, sums}));
   // From here on every rank has the same numbers, and comes to the same answer.
-  std::vector<double> totals(task_.num_sums());
-  EpochResult result;
-  ABSL_RETURN_IF_ERROR(Torch([&] {
-    const at::Tensor on_cpu = sums.cpu();
-    std::copy_n(on_cpu.const_data_ptr<double>(), totals.size(), totals.begin());
-    result.loss = loss_sum.item<double>() / static_cast<double>(learned_->num_rows() * task_.loss_values_per_row());
-  }));
+  ABSL_ASSIGN_OR_RETURN(const std::vector<double> totals, Numbers(sums));
+  ABSL_ASSIGN_OR_RETURN(const std::vector<double> loss, Numbers(loss_sum));
+  const int64_t num_values = learned_->num_rows() * task_.loss_values_per_row();
+  EpochResult result{.loss = loss[0] / static_cast<double>(num_values)};
   for (const double number : totals) {
     if (!std::isfinite(number)) return NotFinite("the loss is no longer a finite number in evaluation");
   }
@@ -398,20 +383,15 @@ absl::StatusOr<Training::EpochResult> Training::EndEpoch() {
 // ---- Saving ----
 
 absl::StatusOr<std::vector<double>> Training::LossSums() {
-  std::vector<double> sums(group_.world_size());
   at::Tensor all;
-  const absl::Status thrown = Torch([&] {
+  const absl::Status thrown = InvokeTorch([&] {
     all = at::zeros({group_.world_size()}, at::TensorOptions(at::kDouble).device(device_));
     all[group_.rank()].fill_(loss_sum_);
   });
   if (!thrown.ok()) return Fail(thrown);
   // Each number is one rank's, and nothing is added to it but zeros.
   ABSL_RETURN_IF_ERROR(AllReduceSum(group_, {all}));
-  ABSL_RETURN_IF_ERROR(Torch([&] {
-    const at::Tensor on_cpu = all.cpu();
-    std::copy_n(on_cpu.const_data_ptr<double>(), sums.size(), sums.begin());
-  }));
-  return sums;
+  return Numbers(all);
 }
 
 absl::StatusOr<std::function<absl::Status(WritableFile& file)>> Training::GatherState(std::string_view name) {

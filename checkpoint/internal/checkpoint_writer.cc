@@ -47,8 +47,6 @@
 namespace cohort::internal {
 namespace {
 
-constexpr std::string_view kLatest = "latest";
-
 std::string Below(std::string_view directory, std::string_view name) {
   return absl::StrCat(directory == "/" ? "" : directory, "/", name);
 }
@@ -174,9 +172,9 @@ absl::Status CheckpointWriter::Publish() {
 }
 
 absl::Status PointLatestAt(FileSystem& file_system, std::string_view directory, std::string_view name) {
-  const std::string temporary = Below(directory, TemporaryName(kLatest));
+  const std::string temporary = Below(directory, TemporaryName(kLatestName));
   ABSL_RETURN_IF_ERROR(file_system.MakeSymlink(name, temporary));  // step 6
-  if (absl::Status renamed = file_system.Rename(temporary, Below(directory, kLatest)); !renamed.ok()) {
+  if (absl::Status renamed = file_system.Rename(temporary, Below(directory, kLatestName)); !renamed.ok()) {
     (void)file_system.Remove(temporary);
     return renamed;
   }
@@ -184,7 +182,7 @@ absl::Status PointLatestAt(FileSystem& file_system, std::string_view directory, 
 }
 
 absl::Status CheckLatest(FileSystem& file_system, std::string_view directory) {
-  const std::string path = Below(directory, kLatest);
+  const std::string path = Below(directory, kLatestName);
   const absl::StatusOr<FileInfo> found = file_system.Inspect(path);
   if (absl::IsNotFound(found.status())) return absl::OkStatus();
   ABSL_RETURN_IF_ERROR(found.status());

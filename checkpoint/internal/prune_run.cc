@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/checkpoint_info.h"
 #include "cohort/checkpoint/file_system.h"
+#include "cohort/checkpoint/internal/checkpoint_name.h"
 #include "cohort/checkpoint/internal/checkpoint_writer.h"
 #include "cohort/checkpoint/internal/directories.h"
 #include "cohort/checkpoint/internal/manifest.h"
@@ -34,7 +35,7 @@ std::string_view NameOf(const CheckpointInfo& checkpoint) {
 // "latest" leads to the one saved last, which stays, unless a save failed at its last step or somebody has changed it.
 // Before what it leads to is removed it is put right.
 absl::Status KeepLatestAlive(FileSystem& file_system, const RunDirectory& run, const std::vector<size_t>& plan) {
-  const absl::StatusOr<std::string> latest = file_system.ReadLink(absl::StrCat(run.path, "/latest"));
+  const absl::StatusOr<std::string> latest = file_system.ReadLink(absl::StrCat(run.path, "/", kLatestName));
   if (!latest.ok()) return absl::OkStatus();  // there is none, or it is nothing of ours
   const bool is_in_plan =
       std::any_of(plan.begin(), plan.end(), [&](size_t i) { return NameOf(run.checkpoints[i]) == *latest; });

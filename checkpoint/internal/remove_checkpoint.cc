@@ -20,15 +20,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/checkpoint/file_system.h"
+#include "cohort/checkpoint/internal/checkpoint_name.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/temporary_name.h"
 
 namespace cohort::internal {
 namespace {
 
-// OK if all that is in the directory `path` is what saves make, or can be removed like it.
-absl::Status CheckRemovable(FileSystem& file_system, const std::string& path) {
-  ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(path));
+// The names in the directory `path`, if all of them are what saves make, or can be removed like it.
+absl::StatusOr<std::vector<std::string>> ListRemovable(FileSystem& file_system, const std::string& path) {
+  ABSL_ASSIGN_OR_RETURN(std::vector<std::string> names, file_system.List(path));
   for (const std::string& name : names) {
     const std::string inside = absl::StrCat(path, "/", name);
     ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(inside));
@@ -37,7 +38,7 @@ absl::Status CheckRemovable(FileSystem& file_system, const std::string& path) {
                                                       found.type == FileType::kDirectory ? "a directory" : "no file",
                                                       ", which no save has made; what it is in stays as it is"));
   }
-  return absl::OkStatus();
+  return names;
 }
 
 // Step 3. Symlinks are removed, not followed: one in the place of the directory, too. Remove sees to it that the directory
@@ -45,8 +46,7 @@ absl::Status CheckRemovable(FileSystem& file_system, const std::string& path) {
 absl::Status RemoveTree(FileSystem& file_system, const std::string& path) {
   ABSL_ASSIGN_OR_RETURN(const FileInfo found, file_system.Inspect(path));
   if (found.type != FileType::kDirectory) return file_system.Remove(path);
-  ABSL_RETURN_IF_ERROR(CheckRemovable(file_system, path));
-  ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, file_system.List(path));
+  ABSL_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListRemovable(file_system, path));
   absl::Status first;
   for (const std::string& name : names) first.Update(file_system.Remove(absl::StrCat(path, "/", name)));
   ABSL_RETURN_IF_ERROR(first);
@@ -61,7 +61,7 @@ absl::Status RemoveCheckpoint(FileSystem& file_system, std::string_view director
   if (found.type != FileType::kDirectory) {
     return absl::FailedPreconditionError(absl::StrCat(Quoted(path), " is no longer a directory; it stays"));
   }
-  ABSL_RETURN_IF_ERROR(CheckRemovable(file_system, path));
+  ABSL_RETURN_IF_ERROR(ListRemovable(file_system, path).status());
   const std::string hidden = absl::StrCat(directory, "/", TemporaryName("removed"));
   ABSL_RETURN_IF_ERROR(file_system.Rename(path, hidden));
   ABSL_RETURN_IF_ERROR(file_system.SyncDirectory(directory));
@@ -81,7 +81,7 @@ absl::Status RemoveUnfinished(FileSystem& file_system, std::string_view director
     const std::string path = absl::StrCat(directory, "/", name);
     if (is_of("step")(name) || is_of("removed")(name)) {
       first.Update(RemoveTree(file_system, path));
-    } else if (is_of("latest")(name)) {
+    } else if (is_of(kLatestName)(name)) {
       first.Update(file_system.Remove(path));
     }
   }

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/checkpoint/internal/temporary_name.h"
 
 namespace cohort::internal {
 
@@ -23,7 +24,7 @@ absl::StatusOr<std::unique_ptr<FileLock>> LockRunDirectory(FileSystem& file_syst
   const std::string owner = absl::StrCat("process ", getpid(), " on host ", host, ", which ", purpose, " since ",
                                          absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()));
   absl::StatusOr<std::unique_ptr<FileLock>> lock =
-      file_system.Lock(absl::StrCat(directory == "/" ? "" : directory, "/.cohort-lock"), owner);
+      file_system.Lock(absl::StrCat(directory == "/" ? "" : directory, "/", kHiddenPrefix, "lock"), owner);
   if (absl::IsUnimplemented(lock.status())) return nullptr;
   if (absl::IsFailedPrecondition(lock.status())) {
     return absl::FailedPreconditionError(

@@ -36,6 +36,7 @@
 #include "cohort/checkpoint/internal/remove_checkpoint.h"
 #include "cohort/checkpoint/internal/run_file.h"
 #include "cohort/checkpoint/internal/run_lock.h"
+#include "cohort/checkpoint/internal/temporary_name.h"
 #include "cohort/checkpoint/internal/time_limit.h"
 #include "cohort/checkpoint/retention.h"
 #include "cohort/checkpoint/run_directory.h"
@@ -71,7 +72,7 @@ absl::Status CheckReport(FileSystem& file_system, std::string_view directory, co
   const absl::StatusOr<std::string> target = ResolveTarget(file_system, report);
   std::string_view name = target.ok() ? std::string_view(*target) : "";
   if (!absl::ConsumePrefix(&name, directory) || !absl::ConsumePrefix(&name, "/")) return absl::OkStatus();
-  if (name != kRunFileName && name != "latest" && !absl::StartsWith(name, ".cohort-") &&
+  if (name != kRunFileName && name != kLatestName && !absl::StartsWith(name, kHiddenPrefix) &&
       !absl::StartsWith(name, kCheckpointPrefix)) {
     return absl::OkStatus();
   }
@@ -262,7 +263,7 @@ absl::StatusOr<CheckpointReport> RunWriter::Save(const CheckpointRequest& reques
   report.publish_time = publish.Elapsed();
   report.checkpoint = writer->info();
   for (const CheckpointFile& file : report.checkpoint.files) report.num_bytes += file.num_bytes;
-  Retire();
+  report.retired = Retire();
   return report;
 }
 
@@ -283,7 +284,7 @@ std::vector<size_t> RunWriter::PlanRemovals() {
 }
 
 // What the policy does not keep, now that a newer one is durable.
-void RunWriter::Retire() {
+std::vector<std::string> RunWriter::Retire() {
   std::vector<std::string> names;
   std::set<std::string> paths;
   for (const size_t i : PlanRemovals()) {
@@ -291,7 +292,8 @@ void RunWriter::Retire() {
     names.push_back(NameOf(run_.checkpoints[i]));
   }
   std::erase_if(run_.checkpoints, [&](const CheckpointInfo& checkpoint) { return paths.contains(checkpoint.path); });
-  removals_->Start(std::move(names));
+  removals_->Start(names);
+  return names;
 }
 
 void RunWriter::Skip(std::string_view path, std::string_view reason) {

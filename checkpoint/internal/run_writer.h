@@ -59,7 +59,7 @@ class RunWriter {
   absl::Status Read();
   absl::Status KeepLock();
   absl::Status BeginRun();
-  void Retire();
+  std::vector<std::string> Retire();  // their names
   std::vector<size_t> PlanRemovals();
 
   FileSystem& file_system_;

@@ -31,6 +31,7 @@ std::string SaveLogLine(absl::Time time, int64_t step, const absl::Status& outco
     line["write_seconds"] = absl::ToDoubleSeconds(report.write_time);
     line["sync_seconds"] = absl::ToDoubleSeconds(report.sync_time);
     line["publish_seconds"] = absl::ToDoubleSeconds(report.publish_time);
+    line["retired"] = report.retired;
   } else {
     line["error"] = outcome.ToString();
   }

@@ -16,7 +16,7 @@ std::string TemporaryPrefix(std::string_view kind) {
   gethostname(host, sizeof(host) - 1);
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char* c = host; *c != '\0'; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 0x100000001b3;
-  return absl::StrFormat(".cohort-%s-%016x-", kind, hash);
+  return absl::StrFormat("%s%s-%016x-", kHiddenPrefix, kind, hash);
 }
 
 std::string TemporaryName(std::string_view kind) {

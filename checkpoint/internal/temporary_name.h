@@ -10,6 +10,9 @@
 
 namespace cohort::internal {
 
+// What the names of all files begin with that are nobody's but this library's.
+inline constexpr std::string_view kHiddenPrefix = ".cohort-";
+
 // What the names of this host's temporary files of a kind begin with: ".cohort-KIND-HOST-". Hidden, and unlike any
 // checkpoint's name, so that nobody who lists a directory takes one for a checkpoint. The host's name is hashed to a
 // fixed length: names may have 255 bytes only.

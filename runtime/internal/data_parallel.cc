@@ -30,7 +30,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "c10/core/GradMode.h"
 #include "c10/util/intrusive_ptr.h"
@@ -48,14 +47,6 @@ namespace cohort::internal {
 namespace {
 
 constexpr char kName[] = "DistributedDataParallel";
-
-// Calls LibTorch for work that waits for nobody. The function returns a Status.
-template <typename Function>
-absl::Status Local(Function function) {
-  absl::Status status;
-  const absl::Status thrown = InvokeTorch(absl::InfiniteFuture(), [&] { status = function(); });
-  return thrown.ok() ? status : thrown;
-}
 
 absl::Status CheckOptions(const DistributedDataParallelOptions& options) {
   for (const auto& [name, bytes] :
@@ -140,7 +131,7 @@ absl::StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(ProcessGroup*
   }
   std::unique_ptr<DataParallel> made;
   std::string description;
-  const absl::Status taken = Local([&]() -> absl::Status {
+  const absl::Status taken = InvokeTorch([&]() -> absl::Status {
     ABSL_RETURN_IF_ERROR(CheckOptions(options));
     made = absl::WrapUnique(new DataParallel(group, TorchGroupOf(group), std::move(module), options));
     const c10::Device device = made->backend_ == nullptr ? c10::Device(c10::kCPU) : made->backend_->device();
@@ -160,7 +151,7 @@ absl::StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(c10::intrusiv
                                                                    const DistributedDataParallelOptions& options) {
   ABSL_RETURN_IF_ERROR(CheckOptions(options));
   auto made = absl::WrapUnique(new DataParallel(nullptr, std::move(group), std::move(module), options));
-  ABSL_RETURN_IF_ERROR(Local([&]() -> absl::Status {
+  ABSL_RETURN_IF_ERROR(InvokeTorch([&]() -> absl::Status {
     const std::vector<at::Tensor> parameters = made->module_->parameters();
     const c10::Device device = parameters.empty() ? c10::Device(c10::kCPU) : parameters[0].device();
     ABSL_ASSIGN_OR_RETURN(made->parameters_, WrappedParameters::Take(*made->module_, device));
@@ -171,7 +162,7 @@ absl::StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(c10::intrusiv
 }
 
 absl::Status DataParallel::Exchange(std::string_view name, absl::FunctionRef<absl::Status()> function) {
-  if (backend_ == nullptr) return Local(function);
+  if (backend_ == nullptr) return InvokeTorch(function);
   return backend_->RunUserCode(name, group_->timeout(), [&](SteadyTime) { return function(); });
 }
 
@@ -208,7 +199,7 @@ absl::Status DataParallel::BeforeForward() {
                   absl::FailedPreconditionError(
                       "the Forward before has had no Backward; under NoSync, or at::NoGradGuard, it needs none"));
     }
-    const absl::Status unchanged = Local([&] { return parameters_->CheckUnchanged(*module_); });
+    const absl::Status unchanged = InvokeTorch([&] { return parameters_->CheckUnchanged(*module_); });
     if (!unchanged.ok()) return Fail("Forward", unchanged);
   }
   if (reducer_ == nullptr) return absl::OkStatus();
@@ -236,7 +227,7 @@ absl::Status DataParallel::AfterForward(std::vector<at::Tensor*> outputs, bool i
                                "with find_unused_parameters or static_graph forward must return tensors, or tuples, "
                                "optionals and containers of them, or a type with a function VisitTensors"));
   }
-  const absl::Status prepared = Local([&] {
+  const absl::Status prepared = InvokeTorch([&] {
     reducer_->AfterForward(is_synchronized, std::move(outputs));
     return absl::OkStatus();
   });
@@ -263,7 +254,7 @@ absl::Status DataParallel::Backward(const at::Tensor& loss) {
   }
   absl::Status status;
   if (last_forward_ == LastForward::kLocal || reducer_ == nullptr) {
-    status = Local([&] { return RunBackward(loss); });
+    status = InvokeTorch([&] { return RunBackward(loss); });
     if (!status.ok()) status = Fail("Backward", status);
   } else {
     status = Exchange("DistributedDataParallel::Backward", [&] { return RunBackward(loss); });

@@ -62,13 +62,12 @@ JobStore::JobStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(sto
 JobStore::~JobStore() = default;
 
 absl::Status JobStore::SetOnce(const std::string& key, const std::string& value) {
-  ABSL_ASSIGN_OR_RETURN(const std::string now_there,
-                        InvokeTorch(absl::InfiniteFuture(), [&] { return store_->compareSet(key, "", value); }));
+  ABSL_ASSIGN_OR_RETURN(const std::string now_there, InvokeTorch([&] { return store_->compareSet(key, "", value); }));
   if (now_there != value) {
     return absl::AlreadyExistsError(absl::StrCat("somebody else has set \"", key, "\" in the job's store"));
   }
   // A store without libuv wakes nobody who waits for a key that compareSet makes.
-  return InvokeTorch(absl::InfiniteFuture(), [&] { store_->set(key, value); });
+  return InvokeTorch([&] { store_->set(key, value); });
 }
 
 absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Duration timeout) {

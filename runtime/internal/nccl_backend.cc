@@ -96,7 +96,7 @@ class NcclBackend final : public TorchBackend {
 
   ~NcclBackend() override {
     if (!nccl_.defined()) return;
-    const absl::Status ended = InvokeTorch(absl::InfiniteFuture(), [this] {
+    const absl::Status ended = InvokeTorch([this] {
       if (control().first_error().ok()) {
         nccl_->shutdown();
       } else {
@@ -166,7 +166,7 @@ class NcclBackend final : public TorchBackend {
  private:
   void BreakOff() override {
     if (!nccl_.defined()) return;
-    const absl::Status aborted = InvokeTorch(absl::InfiniteFuture(), [this] { nccl_->abort(); });
+    const absl::Status aborted = InvokeTorch([this] { nccl_->abort(); });
     if (!aborted.ok()) ABSL_LOG(WARNING) << "breaking off the nccl group: " << aborted;
   }
 
@@ -182,7 +182,7 @@ std::vector<std::string> VisibleCudaDevices() {
   // Unlike c10::cuda::device_count, this keeps quiet where there is no driver.
   int num_devices = 0;
   if (c10::cuda::GetDeviceCount(&num_devices) != cudaSuccess) return {};
-  const absl::StatusOr<std::vector<std::string>> devices = InvokeTorch(absl::InfiniteFuture(), [num_devices] {
+  const absl::StatusOr<std::vector<std::string>> devices = InvokeTorch([num_devices] {
     std::vector<std::string> uuids;
     for (int i = 0; i < num_devices; ++i) {
       const cudaUUID_t& uuid = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i))->uuid;

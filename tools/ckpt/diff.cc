@@ -13,7 +13,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/state_file.h"
@@ -122,7 +121,7 @@ class Differ {
     const ReadOptions options = {.verify = false};
     ABSL_ASSIGN_OR_RETURN(const at::Tensor a, first_.ReadTensor(&first - first_.tensors().data(), options));
     ABSL_ASSIGN_OR_RETURN(const at::Tensor b, second_.ReadTensor(&second - second_.tensors().data(), options));
-    ABSL_ASSIGN_OR_RETURN(const TensorDifference difference, InvokeTorch(absl::InfiniteFuture(), [&] {
+    ABSL_ASSIGN_OR_RETURN(const TensorDifference difference, InvokeTorch([&] {
                             return Compare(a, b, [&](int64_t more) {
                               done_ += 2 * more * static_cast<int64_t>(a.element_size());
                               bar_.Show(done_, total_);

@@ -181,7 +181,7 @@ std::string FormatText(StateFormat format) { return format == StateFormat::kTorc
 
 absl::StatusOr<std::vector<Value>> ValuesOf(const StateFile& file) {
   ABSL_ASSIGN_OR_RETURN(const IValue state, file.Read({.device = c10::kMeta, .verify = false}));
-  return InvokeTorch(absl::InfiniteFuture(), [&] {
+  return InvokeTorch([&] {
     Collector collector;
     collector.Add(state, "", 0);
     return std::move(collector.values);

@@ -14,7 +14,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/runtime/torch_status.h"
@@ -88,7 +87,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeDatasetRows(const Dataset& data, 
     info.targets = {.sizes = {}, .dtype = at::kLong};
     target_sizes.pop_back();
   }
-  return InvokeTorch(absl::InfiniteFuture(), [&]() -> std::unique_ptr<RowSource> {
+  return InvokeTorch([&]() -> std::unique_ptr<RowSource> {
     at::Tensor x = Converted(data.features, {data.num_rows, data.num_features()}, at::kFloat);
     at::Tensor y = Converted(data.targets, target_sizes, info.targets.dtype);
     return std::make_unique<DatasetRows>(std::move(info), std::move(x), std::move(y));

@@ -21,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/value_fields.h"
 #include "cohort/runtime/torch_status.h"
@@ -158,7 +157,7 @@ absl::Status DistributedSampler::SetEpoch(int64_t epoch) {
 }
 
 absl::Status DistributedSampler::MakeOrder() {
-  return InvokeTorch(absl::InfiniteFuture(), [&] {
+  return InvokeTorch([&] {
     std::vector<int64_t> order(options_.num_items);
     const at::Generator random =
         at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<uint64_t>(epoch_));

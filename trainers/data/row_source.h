@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -29,6 +30,9 @@ struct RowFormat {
   at::ScalarType dtype = at::kFloat;
 
   friend bool operator==(const RowFormat&, const RowFormat&) = default;
+
+  int64_t num_values() const;    // the product of the sizes
+  std::string ToString() const;  // for people: "[3, 8] of Float"
 };
 
 // Some rows, on the CPU, in memory of their own: [n, sizes...].
@@ -72,6 +76,11 @@ class RowSource {
 
   const RowSourceInfo info_;
 };
+
+// Reads the rows from `begin` to before `end`, a thousand at a time, and shows them to `visit` with the number of the first.
+// Ends with the first error, of reading or of `visit`.
+absl::Status VisitRows(const RowSource& rows, int64_t begin, int64_t end,
+                       absl::FunctionRef<absl::Status(int64_t first, const RowBatch& batch)> visit);
 
 }  // namespace cohort
 
