@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -43,6 +44,19 @@ std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int te
                                      seconds / 60 % 60, seconds % 60);
   // In the last column some terminals begin a new line.
   return text.substr(0, Columns(terminal_fd) - 1);
+}
+
+void StatusLine::Update(int num_up) {
+  const absl::Duration elapsed = absl::FromChrono(Clock::now() - start_);
+  // A job that ends at once does not need it.
+  if (!is_drawn_ || elapsed < absl::Seconds(1)) return;
+  console_.SetStatus(IsInForeground(terminal_fd_) ? StatusText(num_up, num_ranks_, elapsed, terminal_fd_) : "");
+}
+
+std::optional<absl::Duration> StatusLine::TimeLeft() const {
+  if (!is_drawn_) return std::nullopt;
+  const absl::Duration elapsed = absl::FromChrono(Clock::now() - start_);
+  return absl::Seconds(1) - elapsed % absl::Seconds(1);
 }
 
 }  // namespace cohort::launch

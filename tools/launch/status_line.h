@@ -5,9 +5,12 @@
 #ifndef COHORT_TOOLS_LAUNCH_STATUS_LINE_H_
 #define COHORT_TOOLS_LAUNCH_STATUS_LINE_H_
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/environment.h"
 
 namespace cohort::launch {
@@ -22,6 +25,36 @@ bool IsInForeground(int terminal_fd);
 
 // "launch: 3 of 4 ranks up, 1:02:03", cut so that it fits into one line of the terminal.
 std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int terminal_fd);
+
+// Draws it, if there is a place, from a second after the start on and once a second.
+class StatusLine {
+ public:
+  // `console`, which prints to the two descriptors, must outlive this.
+  StatusLine(Console& console, int out_fd, int err_fd, const Environment& environment, int num_ranks)
+      : console_(console),
+        terminal_fd_(err_fd),
+        num_ranks_(num_ranks),
+        is_drawn_(HasPlaceForStatus(out_fd, err_fd, environment, num_ranks)) {}
+
+  // To be called whenever the caller wakes up, and at the latest when TimeLeft() is over. The console draws it when it is
+  // flushed.
+  void Update(int num_up);
+
+  // Takes it away, until the next Update().
+  void Clear() { console_.SetStatus(""); }
+
+  // Until the next Update() is due; nullopt if none ever is.
+  std::optional<absl::Duration> TimeLeft() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Console& console_;
+  int terminal_fd_;
+  int num_ranks_;
+  bool is_drawn_;
+  Clock::time_point start_ = Clock::now();
+};
 
 }  // namespace cohort::launch
 

@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "absl/time/time.h"
+#include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -72,6 +75,15 @@ TEST_F(StatusLineTest, FitsIntoOneLine) {
 }
 
 TEST_F(StatusLineTest, ATerminalThatIsNotOursToAskAboutIsDrawnOn) { EXPECT_TRUE(IsInForeground(terminal_.get())); }
+
+TEST_F(StatusLineTest, IsUpdatedOnceASecondWhereThereIsAPlaceAndNeverElsewhere) {
+  Console console(terminal_.get(), terminal_.get());
+  const StatusLine drawn(console, terminal_.get(), terminal_.get(), {{"TERM", "xterm"}}, 2);
+  ASSERT_TRUE(drawn.TimeLeft().has_value());
+  EXPECT_GT(*drawn.TimeLeft(), absl::ZeroDuration());
+  EXPECT_LE(*drawn.TimeLeft(), absl::Seconds(1));
+  EXPECT_EQ(StatusLine(console, file_.get(), file_.get(), {{"TERM", "xterm"}}, 2).TimeLeft(), std::nullopt);
+}
 
 }  // namespace
 }  // namespace cohort::launch
