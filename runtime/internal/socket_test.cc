@@ -76,6 +76,8 @@ TEST(SocketTest, SocketsAreNotInheritedDoNotBlockAndDoNotWaitForMore) {
     EXPECT_NE(value, 0);
     ASSERT_EQ(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &size), 0);
     EXPECT_NE(value, 0);
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &size), 0);
+    EXPECT_EQ(value, 25000);  // milliseconds
   }
 }
 
