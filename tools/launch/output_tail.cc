@@ -9,6 +9,11 @@
 #include "absl/strings/strip.h"
 
 namespace cohort::launch {
+namespace {
+
+constexpr size_t kRememberedBytes = 8192;
+
+}  // namespace
 
 void OutputTail::Add(std::string_view bytes) {
   bytes_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kRememberedBytes)));

@@ -3,7 +3,6 @@
 #ifndef COHORT_TOOLS_LAUNCH_OUTPUT_TAIL_H_
 #define COHORT_TOOLS_LAUNCH_OUTPUT_TAIL_H_
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +13,7 @@ namespace cohort::launch {
 // bytes and finds the lines in them only when asked.
 class OutputTail {
  public:
-  static constexpr size_t kRememberedBytes = 8192;
-
   void Add(std::string_view bytes);
-
-  bool is_empty() const { return bytes_.empty(); }
 
   // The last lines, oldest first, at most `max_lines`. Of a line longer than what is remembered the end is returned.
   std::vector<std::string> LastLines(int max_lines) const;

@@ -6,26 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace cohort::launch {
 namespace {
 
 // A pipe holds this much, if nobody has changed it.
 constexpr size_t kReadBytes = 65536;
-
-// The end of `file`, as much as a tail remembers.
-OutputTail TailOf(const UniqueFd& file) {
-  OutputTail tail;
-  char buffer[OutputTail::kRememberedBytes];
-  const off_t size = lseek(file.get(), 0, SEEK_END);
-  const off_t begin = std::max<off_t>(size - static_cast<off_t>(sizeof(buffer)), 0);
-  const ssize_t count = pread(file.get(), buffer, sizeof(buffer), begin);
-  if (count > 0) tail.Add({buffer, static_cast<size_t>(count)});
-  return tail;
-}
 
 }  // namespace
 
@@ -47,11 +34,6 @@ void RankOutput::Drain() {
 void RankOutput::Finish() {
   if (is_shown()) lines_.Finish(*console_);
   pipe_.reset();
-}
-
-std::vector<std::string> RankOutput::LastLines(int max_lines) const {
-  const bool rank_has_written_it = tail_.is_empty() && file_;
-  return (rank_has_written_it ? TailOf(file_) : tail_).LastLines(max_lines);
 }
 
 ssize_t RankOutput::ReadSome(size_t max_bytes) {

@@ -18,17 +18,21 @@
 namespace cohort::launch {
 
 // One stream of one rank: from the pipe that the rank writes into, line by line, to the console, and byte by byte to a
-// file. Or there is no pipe, and the rank writes to the file itself.
+// file.
+//
+// A rank is never given the file itself: what it starts may open its output again ("echo >/dev/stderr" in a shell), and would
+// cut the file short; and it would be left to the rank to notice a full disk. The price is that a disk which stands still
+// holds us up.
 class RankOutput {
  public:
-  // Reads of `pipe` must not block; empty if the rank has `file` in its place. `console` gets whole lines and must outlive
-  // this; nullptr if they are not shown. `file` is empty if there is none.
+  // Reads of `pipe` must not block. `console` gets whole lines and must outlive this; nullptr if they are not shown. `file` is
+  // empty if there is none.
   RankOutput(UniqueFd pipe, std::string prefix, std::string* console, UniqueFd file)
       : pipe_(std::move(pipe)), file_(std::move(file)), lines_(std::move(prefix)), console_(console) {}
   RankOutput(UniqueFd pipe, std::string prefix, std::string& console)
       : RankOutput(std::move(pipe), std::move(prefix), &console, UniqueFd()) {}
 
-  // -1 once the stream has ended, and if there is no pipe.
+  // -1 once the stream has ended.
   int fd() const { return pipe_ ? pipe_.get() : -1; }
 
   bool is_shown() const { return console_ != nullptr; }
@@ -46,8 +50,7 @@ class RankOutput {
   // The last of it: prints an unfinished line and closes the pipe.
   void Finish();
 
-  // The end of what the rank has written so far.
-  std::vector<std::string> LastLines(int max_lines) const;
+  std::vector<std::string> LastLines(int max_lines) const { return tail_.LastLines(max_lines); }
 
  private:
   // Reads at most `max_bytes`; returns what read() does.

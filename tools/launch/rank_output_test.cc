@@ -115,15 +115,6 @@ TEST_F(RankOutputWithFileTest, WhatIsNotShownIsWrittenAndRemembered) {
   EXPECT_THAT(output.LastLines(1), ElementsAre("two"));
 }
 
-TEST_F(RankOutputWithFileTest, WhatTheRankWritesItselfIsReadBackForTheReport) {
-  const RankOutput output(UniqueFd(), "[3] ", nullptr, UniqueFd(dup(file_.get())));
-  EXPECT_EQ(output.fd(), -1);
-  EXPECT_THAT(output.LastLines(2), ElementsAre());
-  const std::string text = std::string(100000, 'x') + "\nlast but one\nlast";
-  ASSERT_EQ(write(file_.get(), text.data(), text.size()), text.size());
-  EXPECT_THAT(output.LastLines(2), ElementsAre("last but one", "last"));
-}
-
 TEST_F(RankOutputWithFileTest, AFullDiskIsAnErrorAndTheConsoleGoesOn) {
   RankOutput output(OpenPipe(), "[3] ", &console_, UniqueFd(open("/dev/full", O_WRONLY)));
   Write("one\n");

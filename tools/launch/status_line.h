@@ -29,12 +29,12 @@ std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int te
 // Draws it, if there is a place, from a second after the start on and once a second.
 class StatusLine {
  public:
-  // `console`, which prints to the two descriptors, must outlive this.
-  StatusLine(Console& console, int out_fd, int err_fd, const Environment& environment, int num_ranks)
+  // `console` must outlive this.
+  StatusLine(Console& console, const Environment& environment, int num_ranks)
       : console_(console),
-        terminal_fd_(err_fd),
+        terminal_fd_(console.files().back()->poll_fd()),
         num_ranks_(num_ranks),
-        is_drawn_(HasPlaceForStatus(out_fd, err_fd, environment, num_ranks)) {}
+        is_drawn_(HasPlaceForStatus(console.files().front()->poll_fd(), terminal_fd_, environment, num_ranks)) {}
 
   // To be called whenever the caller wakes up, and at the latest when TimeLeft() is over. The console draws it when it is
   // flushed.

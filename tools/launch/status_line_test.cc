@@ -78,11 +78,12 @@ TEST_F(StatusLineTest, ATerminalThatIsNotOursToAskAboutIsDrawnOn) { EXPECT_TRUE(
 
 TEST_F(StatusLineTest, IsUpdatedOnceASecondWhereThereIsAPlaceAndNeverElsewhere) {
   Console console(terminal_.get(), terminal_.get());
-  const StatusLine drawn(console, terminal_.get(), terminal_.get(), {{"TERM", "xterm"}}, 2);
+  const StatusLine drawn(console, {{"TERM", "xterm"}}, 2);
   ASSERT_TRUE(drawn.TimeLeft().has_value());
   EXPECT_GT(*drawn.TimeLeft(), absl::ZeroDuration());
   EXPECT_LE(*drawn.TimeLeft(), absl::Seconds(1));
-  EXPECT_EQ(StatusLine(console, file_.get(), file_.get(), {{"TERM", "xterm"}}, 2).TimeLeft(), std::nullopt);
+  Console file(file_.get(), file_.get());
+  EXPECT_EQ(StatusLine(file, {{"TERM", "xterm"}}, 2).TimeLeft(), std::nullopt);
 }
 
 }  // namespace
