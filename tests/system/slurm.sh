@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # lib.sh sets linear, launch, ...
+# shellcheck shell=bash disable=SC2154,SC2034 # lib.sh sets linear, launch, ...
 # srun starts cohort programs unchanged. The cluster is this machine: a munged, a slurmctld and a slurmd of our own, which end with
 # the case.
 need munged mungekey slurmctld slurmd srun sbatch scontrol
@@ -79,13 +79,13 @@ within 60 "$launch" --nproc-per-node=2 "$linear" --data=generated --epochs=2 --c
 cmp run_2/model_epoch_1.pth ours/model_epoch_1.pth || fail "the models under srun and under our launcher differ"
 
 # In a batch script: by hand it is a world of one, under srun it is the job, and under our launcher it is the launcher's.
-cat >batch <<END
+cat >script.sh <<END
 #!/bin/bash
 "$linear" --data=generated --epochs=1 --checkpoint_dir="$PWD/by_hand" && echo BY HAND DONE
 srun "$linear" --data=generated --epochs=1 --checkpoint_dir="$PWD/by_srun" && echo BY SRUN DONE
 "$launch" --nproc-per-node=3 "$linear" --data=generated --epochs=1 --checkpoint_dir="$PWD/by_launch" && echo BY LAUNCH DONE
 END
-within 60 sbatch --wait --ntasks=2 --output="$PWD/batch.out" batch
+within 60 sbatch --wait --ntasks=2 --output="$PWD/batch.out" script.sh
 cat batch.out >>out
 expect_status 0
 for line in "BY HAND DONE" "BY SRUN DONE" "BY LAUNCH DONE" "job      2 ranks" "job      3 ranks"; do expect "$line"; done
@@ -99,5 +99,6 @@ await 30 grep -qF "started  " out
 scancel --signal=TERM "$(squeue --noheader --format=%i | head -n 1)"
 status=0
 wait "$job" || status=$?
+expect_status 75
 expect "stopped  after"
 compgen -G 'cancelled/step_*' >/dev/null || fail "nothing was saved"

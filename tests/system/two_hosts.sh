@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # lib.sh sets linear, launch, ...
+# shellcheck shell=bash disable=SC2154,SC2016 # lib.sh sets linear, launch, ...; each host's shell expands what is quoted
 # Two hosts on one machine: two network namespaces with a cable between them. Our launcher with --nnodes=2, torchrun with its c10d
 # rendezvous, and a cable that is pulled.
 need ip unshare nsenter
@@ -16,7 +16,11 @@ on() { # HOST COMMAND...
   shift
   nsenter --net="/proc/${hosts[$host]}/ns/net" "$@"
 }
-clean_up() { kill "${hosts[@]}" $(jobs -p) 2>/dev/null || true; }
+clean_up() {
+  local -a running
+  mapfile -t running < <(jobs -p)
+  kill "${hosts[@]}" "${running[@]}" 2>/dev/null || true
+}
 trap clean_up EXIT
 
 start_host 0
@@ -82,8 +86,8 @@ on 0 ip link set cohort0 up
 on 0 timeout 20 bash -c 'until (exec 3<>/dev/tcp/10.77.0.2/9) 2>&1 | grep -q refused; do sleep 0.1; done' || fail "the cable is still out"
 within 60 "$ckpt" verify pulled
 expect_status 0
-epochs=$(($(ls pulled | grep -o 'model_epoch_[0-9]*' | tr -dc '0-9\n' | sort -n | tail -n 1) + 3))
-export epochs
+models=(pulled/model_epoch_*)
+export epochs=$((${#models[@]} * 500 + 1))
 both 60 '"$launch" --nnodes=2 --node-rank=$HOST --nproc-per-node=1 --master-addr=10.77.0.1 --master-port=29514 \
   "$linear" --data=generated --epochs=$epochs --save_every=500 --checkpoint_dir="$PWD/pulled"'
 expect_both 0
