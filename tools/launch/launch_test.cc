@@ -346,6 +346,28 @@ TEST(LaunchTest, AWrongCommandLineIsOneLineAndStartsNothing) {
   EXPECT_NE(stat(file.c_str(), &status), 0);
 }
 
+TEST(LaunchTest, WhatCannotBeIsOneLineAndStartsNothing) {
+  const std::string file = absl::StrCat(NewDirectory(), "/started");
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--nproc-per-node=0"},
+                                                {"--nproc-per-node=100000"},
+                                                {"--nnodes=2"},
+                                                {"--standalone", "--nnodes=2", "--rdzv-endpoint=node-0:1"},
+                                                {"--rdzv-endpoint=node-0:1", "--master-port=2"},
+                                                {"--rdzv-conf=timeout=3"},
+                                                {"-m"},
+                                                {"--tee=5"},
+                                                {"--local-ranks-filter=1"},
+                                                {"--max-restarts=two"}}) {
+    std::vector<std::string> command = flags;
+    for (const std::string& word : {std::string("touch"), file}) command.push_back(word);
+    const TestLauncher::Result result = RunLauncher(command);
+    EXPECT_EQ(result.exit_code, 2) << flags.front();
+    EXPECT_THAT(Lines(result.err), ElementsAre(AllOf(StartsWith("launch: -"), EndsWith(" (see launch --help)"))));
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_NE(access(file.c_str(), F_OK), 0);
+}
+
 TEST(LaunchTest, AMissingProgramIs127AsInAShell) {
   for (const char* program : {"no-such-program", "./no-such-program"}) {
     const TestLauncher::Result result = RunLauncher({"--nproc-per-node=4", program});
