@@ -78,12 +78,12 @@ absl::Status SetRanks(const FlagValues& flags, const Devices& devices, Options& 
     }
     options.nproc_per_node = count;
   }
-  const FlagValue* redirects = Find(flags, "--redirects");
-  const FlagValue* tee = Find(flags, "--tee");
-  const FlagValue* filter = Find(flags, "--local-ranks-filter");
-  const OutputFlags outputs = {.redirects = redirects == nullptr ? "" : redirects->value,
-                               .tee = tee == nullptr ? "" : tee->value,
-                               .local_ranks_filter = filter == nullptr ? "" : filter->value};
+  const auto text = [&](std::string_view name) -> std::string_view {
+    const FlagValue* given = Find(flags, name);
+    return given == nullptr ? std::string_view() : given->value;
+  };
+  const OutputFlags outputs = {
+      .redirects = text("--redirects"), .tee = text("--tee"), .local_ranks_filter = text("--local-ranks-filter")};
   ABSL_ASSIGN_OR_RETURN(options.outputs, MakeOutputPlan(outputs, options.nproc_per_node));
   return absl::OkStatus();
 }
