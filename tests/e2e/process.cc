@@ -144,15 +144,20 @@ Process::Result RunToEnd(std::vector<std::string> command, const Process::Setup&
 }
 
 pid_t PidOfRank(pid_t launcher, int rank) {
-  std::string children = ReadFile(absl::StrCat("/proc/", launcher, "/task/", launcher, "/children"));
-  for (const std::string_view child : absl::StrSplit(children, ' ', absl::SkipWhitespace())) {
-    std::string environment = ReadFile(absl::StrCat("/proc/", child, "/environ"));
+  // They are children of its child.
+  std::vector<std::string> family = {absl::StrCat(launcher)};
+  for (size_t i = 0; i < family.size(); ++i) {
+    const std::string environment = ReadFile(absl::StrCat("/proc/", family[i], "/environ"));
     for (const std::string_view line : absl::StrSplit(environment, '\0')) {
       pid_t pid;
-      if (line == absl::StrCat("RANK=", rank) && absl::SimpleAtoi(child, &pid)) return pid;
+      if (line == absl::StrCat("RANK=", rank) && absl::SimpleAtoi(family[i], &pid)) return pid;
+    }
+    const std::string children = ReadFile(absl::StrCat("/proc/", family[i], "/task/", family[i], "/children"));
+    for (const std::string_view child : absl::StrSplit(children, ' ', absl::SkipWhitespace())) {
+      family.emplace_back(child);
     }
   }
-  ADD_FAILURE() << "process " << launcher << " has no child with RANK=" << rank;
+  ADD_FAILURE() << "process " << launcher << " has started no process with RANK=" << rank;
   return 0;
 }
 

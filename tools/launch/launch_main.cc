@@ -24,6 +24,7 @@
 #include "cohort/tools/launch/port_reservation.h"
 #include "cohort/tools/launch/signals.h"
 #include "cohort/tools/launch/supervisor.h"
+#include "cohort/tools/launch/supervisor_process.h"
 
 namespace cohort::launch {
 namespace {
@@ -65,6 +66,15 @@ int Print(std::string_view text) {
   return fflush(stdout) == 0 ? 0 : Complain("cannot print", kExitLauncherFailed);
 }
 
+// In the process that looks after the ranks.
+absl::StatusOr<int> Supervise(const Job& job, int front_fd) {
+  ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
+  ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
+  poller.Watch(front_fd, {Source::kFront}, 0);
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  return Supervisor(job, poller, signals, console).Run();
+}
+
 absl::StatusOr<int> Launch(const Options& options, Environment environment) {
   ABSL_ASSIGN_OR_RETURN(const std::optional<PortReservation> reservation, ReservePort(options));
   const int master_port = reservation.has_value() ? reservation->port() : *options.master_port;
@@ -81,10 +91,10 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment) {
       .grace = options.grace,
   };
   if (options.dry_run) return Print(DescribeRanks(job.plan, job.environment, job.command, options.outputs));
-  ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
-  ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
-  Console console(STDOUT_FILENO, STDERR_FILENO);
-  return Supervisor(job, poller, signals, console).Run();
+  return RunInSupervisorProcess([&](int front_fd) {
+    const absl::StatusOr<int> exit_code = Supervise(job, front_fd);
+    return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
+  });
 }
 
 int Main(int argc, char** argv) {

@@ -167,11 +167,12 @@ TEST(LaunchStopTest, HelpersThatOutliveTheirRankAreKilledWithTheJob) {
   EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
 }
 
-TEST(LaunchStopTest, AStrangerWithThePipeInItsHandDoesNotHoldTheLauncher) {
+TEST(LaunchStopTest, WhatHasASessionOfItsOwnIsKilledWithTheJobToo) {
   TestLauncher launcher({"--nproc-per-node=2", Subject(), "daemon"});
-  EXPECT_EQ(launcher.Wait().exit_code, 0);
-  // The test is sound: the daemons do live.
-  EXPECT_THAT(launcher.LiveProcesses(), SizeIs(2));
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(Lines(result.err), Contains("launch: killed what ranks had left running outside their process groups"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
 }
 
 // Two ranks that print the signals they get and end with 0 when that is USR2.
@@ -205,11 +206,55 @@ class LaunchSignalTest : public testing::Test {
   TestLauncher launcher_;
 };
 
-TEST_F(LaunchSignalTest, AKilledLauncherLeavesNoRank) {
-  EXPECT_THAT(launcher_.LiveProcesses(), SizeIs(3));
-  launcher_.Signal(SIGKILL);
-  EXPECT_EQ(launcher_.Wait().exit_code, 137);
-  EXPECT_TRUE(AwaitCondition([&] { return launcher_.LiveProcesses().empty(); }));
+// Ranks, each with a helper in the background and one that has left for a session of its own, all deaf to every signal.
+std::vector<std::string> DeafFamilies() {
+  return Shells(
+      2,
+      "trap '' TERM INT HUP QUIT USR1 USR2; (echo up; exec sleep 1000) & setsid sh -c 'echo up; exec sleep 1000' & "
+      "echo up; while :; do sleep 1000; done",
+      {"--grace=1000"});
+}
+
+// Processes: two of the launcher, and of each rank a shell, what it sleeps by, and the two helpers.
+constexpr int kAllOfTheDeaf = 10;
+
+void AwaitDeafFamilies(const TestLauncher& launcher) {
+  ASSERT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().size() == kAllOfTheDeaf; }));
+  ASSERT_TRUE(AwaitCondition([&] { return Lines(launcher.out()).size() == 7; })) << launcher.out();
+}
+
+TEST(LaunchStopTest, NothingSurvivesALauncherThatIsKilled) {
+  TestLauncher launcher(DeafFamilies());
+  AwaitDeafFamilies(launcher);
+  launcher.Signal(SIGKILL);
+  EXPECT_EQ(launcher.Wait().exit_code, 137);
+  EXPECT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().empty(); }));
+}
+
+TEST(LaunchStopTest, NothingSurvivesIfItsWholeProcessGroupIsKilled) {
+  // As `timeout -k` does.
+  TestLauncher::Setup setup;
+  setup.wrapper = {"setsid"};
+  TestLauncher launcher(DeafFamilies(), setup);
+  AwaitDeafFamilies(launcher);
+  ASSERT_EQ(kill(-launcher.pid(), SIGKILL), 0);
+  EXPECT_EQ(launcher.Wait().exit_code, 137);
+  EXPECT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().empty(); }));
+}
+
+TEST(LaunchStopTest, NothingSurvivesIfTheProcessThatLooksAfterTheRanksIsKilled) {
+  TestLauncher launcher(DeafFamilies());
+  AwaitDeafFamilies(launcher);
+  const pid_t supervisor =
+      atoi(ReadFile(absl::StrCat("/proc/", launcher.pid(), "/task/", launcher.pid(), "/children")).c_str());
+  ASSERT_GT(supervisor, 0);
+  ASSERT_EQ(kill(supervisor, SIGKILL), 0);
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 125);
+  EXPECT_THAT(result.err,
+              ContainsRegex("launch: the process that looked after the ranks \\(pid [0-9]+\\) was killed by SIGKILL; "
+                            "what it had started has been killed, too"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
 }
 
 class StopRequestTest : public LaunchSignalTest, public testing::WithParamInterface<int> {};

@@ -235,11 +235,11 @@ TEST(LaunchTest, AStopRequestEndsTheWaitForAReaderAndIsNoSuccess) {
   setup.out_fd = pipe_fds[1];
   TestLauncher launcher(Shells(1, "head -c 500000 /dev/zero | tr '\\0' x"), setup);
   close(pipe_fds[1]);
-  // The rank has ended, and the launcher alone is left.
+  // The rank has ended, and the launcher alone is left, with its two processes.
   ASSERT_TRUE(AwaitCondition([&] { return ReadFile(absl::StrCat("/proc/", launcher.pid(), "/comm")) == "launch\n"; }));
   ASSERT_TRUE(AwaitCondition([&] {
     int waiting = 0;
-    return ioctl(pipe_fds[0], FIONREAD, &waiting) == 0 && waiting > 0 && launcher.LiveProcesses().size() == 1;
+    return ioctl(pipe_fds[0], FIONREAD, &waiting) == 0 && waiting > 0 && launcher.LiveProcesses().size() == 2;
   }));
   launcher.Signal(SIGTERM);
   EXPECT_EQ(launcher.Wait().exit_code, 143);

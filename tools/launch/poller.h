@@ -27,6 +27,8 @@ enum class Source {
   kSignal,
   kRankOut,
   kRankErr,
+  // The process in front of ours has died.
+  kFront,
   kTerminal,
   kTerminalPipe,
   kConsole,

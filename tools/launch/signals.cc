@@ -39,6 +39,16 @@ bool MayStayIgnored(int signal) {
   return false;
 }
 
+// Of a signal that is neither blocked nor caught, the kernel tells no process with the number 1: not the launcher of a
+// container. So they are blocked before main() begins; SignalReader settles which of them are read.
+__attribute__((constructor)) void BlockSignalsEarly() {
+  sigset_t early;
+  sigemptyset(&early);
+  for (const int signal : kMayStayIgnored) sigaddset(&early, signal);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&early, signal);
+  sigprocmask(SIG_BLOCK, &early, nullptr);
+}
+
 }  // namespace
 
 bool IsStopRequest(int signal) {

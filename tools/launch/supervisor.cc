@@ -17,8 +17,8 @@
 //      stopped as in 3.
 //   6  A helper that outlives its rank belongs to the job: it has the same grace time if the job is being stopped (it
 //      may be the real program, under a shell that has gone), and is killed at once if all ranks have ended with 0.
-//   7  Only then are the pipes emptied and closed, and the summary written. Who holds a pipe open beyond that (a helper
-//      with a session of its own) is not waited for.
+//   7  Then what is left of the job outside the process groups is killed: a job that is over holds no device and no port.
+//   8  Only then are the pipes emptied and closed, and the summary written.
 
 #include "cohort/tools/launch/supervisor.h"
 
@@ -38,12 +38,15 @@
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cohort/tools/launch/process_tree.h"
 
 namespace cohort::launch {
 namespace {
 
 // SIGKILL takes a process away in milliseconds, unless it hangs in the kernel.
 constexpr std::chrono::seconds kKillTime(5);
+constexpr absl::Duration kRestKillTime = absl::Seconds(1);
 // The least that a reader has left once the job was told to stop and has ended.
 constexpr std::chrono::seconds kPrintTime(5);
 constexpr int kSummaryLines = 10;
@@ -59,9 +62,6 @@ std::string LinePrefix(const JobPlan& plan, int rank) {
 std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Ceil(duration, absl::Milliseconds(1)));
 }
-
-// A terminal that decides which process group may read it.
-bool IsControllingTerminal(int fd) { return tcgetpgrp(fd) >= 0; }
 
 }  // namespace
 
@@ -109,14 +109,10 @@ absl::Status Supervisor::StartRank(int local_rank) {
 
 // Empty if the rank gets the launcher's own.
 absl::StatusOr<UniqueFd> Supervisor::OpenStandardInput(int local_rank) {
-  if (local_rank != 0) {
-    UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!nothing) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
-    return nothing;
-  }
-  if (!IsControllingTerminal(STDIN_FILENO)) return UniqueFd();
-  ABSL_ASSIGN_OR_RETURN(relay_, TerminalRelay::Open(STDIN_FILENO));
-  return std::move(relay_->rank_end());
+  if (local_rank == 0) return UniqueFd();
+  UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+  return nothing;
 }
 
 void Supervisor::OnStartFailed(const absl::Status& status) {
@@ -167,10 +163,6 @@ void Supervisor::UpdateWatches() {
   for (const auto& file : console_.files()) {
     SetWatched(!file->pending.empty(), file->poll_fd(), {Source::kConsole}, EPOLLOUT);
   }
-  if (!relay_.has_value()) return;
-  SetWatched(!relay_->done(), relay_->terminal_fd(), {Source::kTerminal}, EPOLLIN | EPOLLET);
-  SetWatched(relay_->wants_to_write(), relay_->pipe_fd(), {Source::kTerminalPipe}, EPOLLOUT);
-  if (relay_->done()) relay_.reset();
 }
 
 void Supervisor::SetWatched(bool should_be, int fd, Event event, uint32_t events) {
@@ -196,11 +188,15 @@ void Supervisor::Dispatch(Event event) {
       return ReadOutput(ranks_[event.index].out);
     case Source::kRankErr:
       return ReadOutput(ranks_[event.index].err);
-    case Source::kTerminal:
-    case Source::kTerminalPipe:
-      return relay_->Pump();
+    case Source::kFront:
+      // Nobody waits for an exit code any more, nor reads a summary.
+      KillDescendants(absl::FromChrono(kKillTime));
+      _exit(kExitLauncherFailed);
     case Source::kConsole:
       return;  // Every turn flushes.
+    case Source::kTerminal:
+    case Source::kTerminalPipe:
+      return;  // the process in front reads the terminal
   }
 }
 
@@ -273,7 +269,7 @@ void Supervisor::OnSignal(int signal) {
     OnStopRequest(signal);
   } else if (signal == SIGTSTP) {
     processes_.SignalAll(SIGTSTP);
-    SuspendSelf();
+    raise(SIGSTOP);  // the process in front waits for that, and sends CONT when it is continued itself
     processes_.SignalAll(SIGCONT);
   } else {
     processes_.SignalAll(signal);
@@ -349,6 +345,7 @@ void Supervisor::KillAll() {
 }
 
 void Supervisor::FinishOutput() {
+  if (KillDescendants(kRestKillTime)) Say("killed what ranks had left running outside their process groups");
   for (Rank& rank : ranks_) {
     for (RankOutput* output : {&rank.out, &rank.err}) {
       output->Drain();

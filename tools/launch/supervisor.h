@@ -24,7 +24,7 @@
 #include "cohort/tools/launch/rank_process.h"
 #include "cohort/tools/launch/report.h"
 #include "cohort/tools/launch/signals.h"
-#include "cohort/tools/launch/terminal_relay.h"
+#include "cohort/tools/launch/unique_fd.h"
 
 namespace cohort::launch {
 
@@ -124,7 +124,6 @@ class Supervisor {
   Console& console_;
   ProcessTable processes_;
   std::vector<Rank> ranks_;
-  std::optional<TerminalRelay> relay_;
 
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> deadline_;
