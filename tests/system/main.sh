@@ -7,7 +7,7 @@ unset CDPATH BUILD_WORKING_DIRECTORY BUILD_WORKSPACE_DIRECTORY
 RUNFILES=${RUNFILES_DIR:-$0.runfiles}/cohort
 [[ -d $RUNFILES ]] || RUNFILES=${RUNFILES%/*}/_main # as a module
 [[ $RUNFILES == /* ]] || RUNFILES=$PWD/$RUNFILES
-readonly RUNFILES all=(torchrun mpirun slurm two_hosts)
+readonly RUNFILES all=(torchrun mpirun slurm two_hosts pid_one)
 
 cases=("$@")
 ((${#cases[@]})) || cases=("${all[@]}")
