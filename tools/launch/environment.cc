@@ -48,8 +48,8 @@ Environment RankEnvironment(const JobPlan& plan, int local_rank, const Environme
   set("ROLE_WORLD_SIZE", plan.world_size());
   set("MASTER_ADDR", plan.master_addr);
   set("MASTER_PORT", plan.master_port);
-  set("TORCHELASTIC_RESTART_COUNT", 0);
-  set("TORCHELASTIC_MAX_RESTARTS", 0);
+  set("TORCHELASTIC_RESTART_COUNT", plan.restart_count);
+  set("TORCHELASTIC_MAX_RESTARTS", plan.max_restarts);
   set("TORCHELASTIC_RUN_ID", plan.run_id);
   // We host no store: rank 0 must serve it.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");

@@ -37,6 +37,9 @@ struct JobPlan {
   std::string run_id;
   // What the ranks are for, in the user's words; all do the same.
   std::string role = "default";
+  // How often the ranks have been started again, and may be.
+  int restart_count = 0;
+  int max_restarts = 0;
 
   int world_size() const { return nnodes * nproc_per_node; }
   int rank(int local_rank) const { return node_rank * nproc_per_node + local_rank; }

@@ -20,8 +20,8 @@
 #include "cohort/tools/launch/dry_run.h"
 #include "cohort/tools/launch/environment.h"
 #include "cohort/tools/launch/options.h"
-#include "cohort/tools/launch/poller.h"
 #include "cohort/tools/launch/port_reservation.h"
+#include "cohort/tools/launch/restarts.h"
 #include "cohort/tools/launch/signals.h"
 #include "cohort/tools/launch/supervisor.h"
 #include "cohort/tools/launch/supervisor_process.h"
@@ -69,10 +69,8 @@ int Print(std::string_view text) {
 // In the process that looks after the ranks.
 absl::StatusOr<int> Supervise(const Job& job, int front_fd) {
   ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
-  ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
-  poller.Watch(front_fd, {Source::kFront}, 0);
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  return Supervisor(job, poller, signals, console).Run();
+  return RunAttempts(job, front_fd, signals, console);
 }
 
 absl::StatusOr<int> Launch(const Options& options, Environment environment) {
@@ -85,7 +83,8 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment) {
                .master_addr = options.master_addr,
                .master_port = master_port,
                .run_id = RunId(options, master_port),
-               .role = options.role},
+               .role = options.role,
+               .max_restarts = options.max_restarts},
       .command = options.command,
       .environment = std::move(environment),
       .grace = options.grace,

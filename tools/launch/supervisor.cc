@@ -68,11 +68,17 @@ std::string Rounded(absl::Duration duration) {
 Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console)
     : job_(job), poller_(poller), signals_(signals), console_(console) {}
 
-int Supervisor::Run() {
+AttemptEnd Supervisor::Run() {
   poller_.Watch(signals_.fd(), {Source::kSignal}, EPOLLIN);
   if (absl::Status status = StartAll(); !status.ok()) OnStartFailed(status);
   while (phase_ != Phase::kDone) Turn();
-  return exit_code_;
+  return {.kind = Kind(), .exit_code = exit_code_};
+}
+
+AttemptEnd::Kind Supervisor::Kind() const {
+  if (is_final_ || exit_code_ == 0) return AttemptEnd::Kind::kFinal;
+  if (!WasPreempted(Ends(/*but_for=*/std::nullopt))) return AttemptEnd::Kind::kFailed;
+  return was_preempted_from_outside_ ? AttemptEnd::Kind::kFinal : AttemptEnd::Kind::kPreempted;
 }
 
 absl::Status Supervisor::StartAll() {
@@ -116,6 +122,7 @@ absl::StatusOr<UniqueFd> Supervisor::OpenStandardInput(int local_rank) {
 }
 
 void Supervisor::OnStartFailed(const absl::Status& status) {
+  is_final_ = true;
   if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
     Say(status.message());
     exit_code_ = absl::IsNotFound(status) ? kExitNotFound : kExitNotExecutable;
@@ -272,11 +279,13 @@ void Supervisor::OnSignal(int signal) {
     raise(SIGSTOP);  // the process in front waits for that, and sends CONT when it is continued itself
     processes_.SignalAll(SIGCONT);
   } else {
+    if (signal == SIGUSR1) was_preempted_from_outside_ = true;
     processes_.SignalAll(signal);
   }
 }
 
 void Supervisor::OnStopRequest(int signal) {
+  is_final_ = true;
   if (signal == SIGINT) ++num_interrupts_;
   // Whatever the ranks make of it: a run that was told to stop is no success.
   if (exit_code_ == 0) exit_code_ = 128 + signal;
@@ -394,6 +403,7 @@ void Supervisor::PrintSummary() {
 
 // As if the launcher had printed by itself: a program whose output has gone ends with SIGPIPE.
 void Supervisor::OnConsoleError(int error) {
+  is_final_ = true;
   const int exit_code = error == EPIPE ? 128 + SIGPIPE : kExitLauncherFailed;
   std::string said = absl::StrCat("cannot print any more (", strerror(error), ")");
   if (phase_ == Phase::kRunning) {

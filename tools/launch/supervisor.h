@@ -44,6 +44,17 @@ struct Job {
   absl::Duration grace;
 };
 
+// How an attempt ended, and whether another one may be worth while.
+struct AttemptEnd {
+  enum class Kind {
+    kFinal,      // success, or told to stop, or the launcher could not do its work
+    kFailed,     // a rank failed by itself
+    kPreempted,  // the ranks ended with kExitPreempted by themselves
+  };
+  Kind kind = Kind::kFinal;
+  int exit_code = 0;  // see docs/launching.md
+};
+
 // Starts the ranks of one launcher and sees to it that all of them end: by themselves, or because one failed, or
 // because the launcher was told to stop. The process must have no other thread and no other children.
 class Supervisor {
@@ -52,9 +63,8 @@ class Supervisor {
   Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console);
 
   // Blocks until no process of any rank's process group is left and everything they printed is written; there is no
-  // deadline but for the one that a request to stop sets. To be called once. Returns the exit code: see
-  // docs/launching.md.
-  int Run();
+  // deadline but for the one that a request to stop sets. To be called once.
+  AttemptEnd Run();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -110,6 +120,7 @@ class Supervisor {
   void BeginStop(int exit_code, int signal);
   void KillAll();
   void FinishOutput();
+  AttemptEnd::Kind Kind() const;
   std::vector<RankEnd> Ends(std::optional<size_t> but_for) const;
   void PrintSummary();
 
@@ -133,6 +144,10 @@ class Supervisor {
   // What the ranks were asked to stop with; 0 before.
   int stop_signal_ = 0;
   int num_interrupts_ = 0;
+  // The launcher was told to stop, or could not do its work.
+  bool is_final_ = false;
+  // The signal that asks ranks to save and to stop, without asking the launcher, was passed on.
+  bool was_preempted_from_outside_ = false;
   bool orphans_may_wait_ = false;
 };
 

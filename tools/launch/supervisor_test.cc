@@ -39,7 +39,7 @@ class SupervisorTest : public testing::Test {
     job.grace = grace;
     Poller poller = *Poller::Open();
     Console console(out_.get(), err_.get());
-    return Supervisor(job, poller, signals_, console).Run();
+    return Supervisor(job, poller, signals_, console).Run().exit_code;
   }
 
   static UniqueFd OpenFile() { return UniqueFd(open(testing::TempDir().c_str(), O_RDWR | O_TMPFILE, 0600)); }
