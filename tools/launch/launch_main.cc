@@ -19,7 +19,9 @@
 #include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/dry_run.h"
 #include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/log_directory.h"
 #include "cohort/tools/launch/options.h"
+#include "cohort/tools/launch/output_plan.h"
 #include "cohort/tools/launch/port_reservation.h"
 #include "cohort/tools/launch/restarts.h"
 #include "cohort/tools/launch/signals.h"
@@ -66,6 +68,18 @@ int Print(std::string_view text) {
   return fflush(stdout) == 0 ? 0 : Complain("cannot print", kExitLauncherFailed);
 }
 
+// Where files go that nobody named a directory for.
+std::string TemporaryDirectory(const Environment& environment) {
+  const auto found = environment.find("TMPDIR");
+  return found == environment.end() || found->second.empty() ? "/tmp" : found->second;
+}
+
+// Absent if the ranks have no files.
+absl::StatusOr<std::optional<LogDirectory>> MakeLogDirectory(const Options& options, const Job& job) {
+  if (!options.log_dir.has_value() && !HasFiles(options.outputs)) return std::nullopt;
+  return LogDirectory::Create(options.log_dir.value_or(TemporaryDirectory(job.environment)), job.plan.run_id);
+}
+
 // In the process that looks after the ranks.
 absl::StatusOr<int> Supervise(const Job& job, int front_fd) {
   ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
@@ -76,7 +90,7 @@ absl::StatusOr<int> Supervise(const Job& job, int front_fd) {
 absl::StatusOr<int> Launch(const Options& options, Environment environment) {
   ABSL_ASSIGN_OR_RETURN(const std::optional<PortReservation> reservation, ReservePort(options));
   const int master_port = reservation.has_value() ? reservation->port() : *options.master_port;
-  const Job job = {
+  Job job = {
       .plan = {.nproc_per_node = options.nproc_per_node,
                .nnodes = options.nnodes,
                .node_rank = options.node_rank,
@@ -88,8 +102,11 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment) {
       .command = options.command,
       .environment = std::move(environment),
       .grace = options.grace,
+      .outputs = options.outputs,
   };
   if (options.dry_run) return Print(DescribeRanks(job.plan, job.environment, job.command, options.outputs));
+  ABSL_ASSIGN_OR_RETURN(std::optional<LogDirectory> logs, MakeLogDirectory(options, job));
+  if (logs.has_value()) job.logs = &*logs;
   return RunInSupervisorProcess([&](int front_fd) {
     const absl::StatusOr<int> exit_code = Supervise(job, front_fd);
     return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);

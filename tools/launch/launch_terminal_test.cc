@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -105,6 +106,76 @@ TEST_F(LaunchTerminalTest, WithoutAShellSuspendingDoesNothing) {
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("got on\n"));
+}
+
+// --- The status line.
+
+class StatusTest : public LaunchTerminalTest {
+ protected:
+  StatusTest() {
+    setup_.out_fd = setup_.err_fd = terminal_.get();
+    setup_.environment = {{"TERM", "xterm"}, {"DIR", directory_}};
+  }
+
+  // Lets the ranks go that wait for it.
+  void Go() { WriteFile(absl::StrCat(directory_, "/go"), ""); }
+
+  // Everything that comes out at the terminal until `text` does; the kernel puts a carriage return before each newline.
+  std::string ReadUntil(std::string_view text) {
+    while (!absl::StrContains(shown_, text)) {
+      char buffer[4096];
+      const ssize_t count = read(keyboard_.get(), buffer, sizeof(buffer));
+      if (count <= 0) break;
+      shown_.append(buffer, count);
+    }
+    return shown_;
+  }
+
+  const std::string directory_ = NewDirectory();
+  const std::string wait_ = "until [ -e $DIR/go ]; do sleep 0.01; done; ";
+  std::string shown_;
+};
+
+TEST_F(StatusTest, StandsBelowTheOutputAndIsGoneAtTheEnd) {
+  TestLauncher launcher(Shells(2, wait_ + "echo line $RANK", {"--local-ranks-filter=1"}), setup_);
+  EXPECT_THAT(ReadUntil("ranks up"), HasSubstr("\r\x1b[Klaunch: 2 of 2 ranks up, 0:00:0"));
+  Go();
+  EXPECT_EQ(launcher.Wait().exit_code, 0);
+  const std::string shown = ReadUntil("line 1\r\n");
+  // Erased before the line, and whatever was drawn after it.
+  EXPECT_THAT(shown, HasSubstr("\r\x1b[K[1] line 1\r\n"));
+  const size_t last_status = shown.rfind("ranks up");
+  EXPECT_NE(shown.find("\r\x1b[K", last_status), std::string::npos);
+}
+
+TEST_F(StatusTest, CountsTheRanksThatAreUp) {
+  TestLauncher launcher(Shells(3, "[ $RANK = 1 ] && exit 0; " + wait_ + "exit 0"), setup_);
+  EXPECT_THAT(ReadUntil("2 of 3 ranks up"), HasSubstr("launch: 2 of 3 ranks up"));
+  Go();
+  EXPECT_EQ(launcher.Wait().exit_code, 0);
+}
+
+TEST_F(StatusTest, IsNotThereInTheBackgroundWhereTheShellIs) {
+  setup_.wrapper = {"sh", "-c", "set -m; \"$@\" & wait", "sh"};
+  TestLauncher launcher(Shells(2, "sleep 1.2; echo end"), setup_);
+  EXPECT_EQ(launcher.Wait().exit_code, 0);
+  EXPECT_THAT(ReadUntil("end\r\n"), Not(HasSubstr("ranks up")));
+}
+
+// Each ends by itself after the time at which the status would have come.
+TEST_F(StatusTest, IsNotThereWhereItCannotBe) {
+  const std::string script = "sleep 1.2; echo end";
+  for (const auto& [ranks, term] : {std::pair(1, "xterm"), std::pair(2, "dumb")}) {
+    shown_.clear();
+    setup_.environment["TERM"] = term;
+    TestLauncher launcher(Shells(ranks, script), setup_);
+    EXPECT_EQ(launcher.Wait().exit_code, 0);
+    EXPECT_THAT(ReadUntil("end\r\n"), Not(HasSubstr("ranks up")));
+  }
+  setup_.environment["TERM"] = "xterm";
+  setup_.err_fd = -1;
+  TestLauncher launcher(Shells(2, script), setup_);
+  EXPECT_EQ(launcher.Wait().err, "");
 }
 
 }  // namespace

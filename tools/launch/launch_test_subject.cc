@@ -21,14 +21,20 @@ namespace {
 
 int Number(const char* name) { return atoi(getenv(name)); }
 
-// lines COUNT: alternates between the streams; line i of rank r is "r:i:" and as many letters as i * 37 mod 20000.
-// The last one lacks its newline.
-int PrintLines(int count) {
+// lines COUNT [COUNT_OF_RANK_3]: alternates between the streams; line i of rank r is "r:i:" and as many letters as i * 37
+// mod 20000. The last one lacks its newline. With a second count rank 3 kills itself after so many, and the others, which
+// ignore the request to stop, print all.
+int PrintLines(int count, int count_of_rank_3) {
   const int rank = Number("RANK");
+  const bool dies = rank == 3 && count_of_rank_3 > 0;
+  if (count_of_rank_3 > 0) signal(SIGTERM, SIG_IGN);
+  if (dies) count = count_of_rank_3;
   for (int i = 0; i < count; ++i) {
     const std::string letters(i * 37 % 20000, static_cast<char>('a' + rank));
     fprintf(i % 2 == 0 ? stdout : stderr, "%d:%d:%s%s", rank, i, letters.c_str(), i + 2 < count ? "\n" : "");
   }
+  fflush(nullptr);
+  if (dies) kill(getpid(), SIGKILL);
   return 0;
 }
 
@@ -136,7 +142,8 @@ int RunWithoutPidfd(char** command) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "lines" && argc == 3) return PrintLines(atoi(argv[2]));
+  if (mode == "lines" && argc == 3) return PrintLines(atoi(argv[2]), 0);
+  if (mode == "lines" && argc == 4) return PrintLines(atoi(argv[2]), atoi(argv[3]));
   if (mode == "daemon") return LeaveDaemon();
   if (mode == "signals" && argc == 3) return PrintSignals(atoi(argv[2]));
   if (mode == "masks") return PrintMasks();
@@ -144,7 +151,8 @@ int main(int argc, char** argv) {
   if (mode == "unkillable") return BeUnkillable();
   if (mode == "without-pidfd" && argc > 2) return RunWithoutPidfd(argv + 2);
   fprintf(stderr,
-          "usage: %s lines COUNT | daemon | signals LAST | masks | meet | unkillable | without-pidfd COMMAND...\n",
+          "usage: %s lines COUNT [COUNT_OF_RANK_3] | daemon | signals LAST | masks | meet | unkillable | without-pidfd "
+          "COMMAND...\n",
           argv[0]);
   return 2;
 }

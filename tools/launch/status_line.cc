@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace cohort::launch {
@@ -33,9 +37,17 @@ bool HasPlaceForStatus(int out_fd, int err_fd, const Environment& environment, i
   return num_ranks > 1 && can_erase && isatty(err_fd) && !MayComeOutElsewhere(out_fd);
 }
 
-bool IsInForeground(int terminal_fd) {
-  const pid_t group = tcgetpgrp(terminal_fd);
-  return group < 0 || group == getpgrp();
+bool IsInForeground(pid_t process) {
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  // The name stands in parentheses, and may hold some.
+  const size_t name_end = stat.rfind(')');
+  int group = 0, foreground_group = -1;
+  if (name_end == std::string::npos ||
+      sscanf(stat.c_str() + name_end, ") %*c %*d %d %*d %*d %d", &group, &foreground_group) != 2) {
+    return true;
+  }
+  return foreground_group < 0 || foreground_group == group;
 }
 
 std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int terminal_fd) {
@@ -50,7 +62,7 @@ void StatusLine::Update(int num_up) {
   const absl::Duration elapsed = absl::FromChrono(Clock::now() - start_);
   // A job that ends at once does not need it.
   if (!is_drawn_ || elapsed < absl::Seconds(1)) return;
-  console_.SetStatus(IsInForeground(terminal_fd_) ? StatusText(num_up, num_ranks_, elapsed, terminal_fd_) : "");
+  console_.SetStatus(IsInForeground(front_) ? StatusText(num_up, num_ranks_, elapsed, terminal_fd_) : "");
 }
 
 std::optional<absl::Duration> StatusLine::TimeLeft() const {

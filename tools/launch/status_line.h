@@ -5,6 +5,8 @@
 #ifndef COHORT_TOOLS_LAUNCH_STATUS_LINE_H_
 #define COHORT_TOOLS_LAUNCH_STATUS_LINE_H_
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -20,8 +22,8 @@ namespace cohort::launch {
 // has none: its output is as without a launcher.
 bool HasPlaceForStatus(int out_fd, int err_fd, const Environment& environment, int num_ranks);
 
-// Whether `terminal_fd` is ours to draw on now: this process is not in the background. True if that cannot be told.
-bool IsInForeground(int terminal_fd);
+// Whether `process` is not in the background of the terminal that it was started at. True if it was started at none.
+bool IsInForeground(pid_t process);
 
 // "launch: 3 of 4 ranks up, 1:02:03", cut so that it fits into one line of the terminal.
 std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int terminal_fd);
@@ -29,9 +31,11 @@ std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int te
 // Draws it, if there is a place, from a second after the start on and once a second.
 class StatusLine {
  public:
-  // `console` must outlive this.
-  StatusLine(Console& console, const Environment& environment, int num_ranks)
+  // `console` must outlive this. `front` is the process that a person started: it is not drawn while that is in the
+  // background.
+  StatusLine(Console& console, pid_t front, const Environment& environment, int num_ranks)
       : console_(console),
+        front_(front),
         terminal_fd_(console.files().back()->poll_fd()),
         num_ranks_(num_ranks),
         is_drawn_(HasPlaceForStatus(console.files().front()->poll_fd(), terminal_fd_, environment, num_ranks)) {}
@@ -50,6 +54,7 @@ class StatusLine {
   using Clock = std::chrono::steady_clock;
 
   Console& console_;
+  pid_t front_;
   int terminal_fd_;
   int num_ranks_;
   bool is_drawn_;

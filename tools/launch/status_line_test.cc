@@ -1,9 +1,11 @@
 #include "cohort/tools/launch/status_line.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
@@ -74,16 +76,26 @@ TEST_F(StatusLineTest, FitsIntoOneLine) {
   EXPECT_EQ(StatusText(3, 4, absl::Seconds(1), terminal_.get()), "launch: 3 of 4 ranks up, 0:00:01");
 }
 
-TEST_F(StatusLineTest, ATerminalThatIsNotOursToAskAboutIsDrawnOn) { EXPECT_TRUE(IsInForeground(terminal_.get())); }
+TEST_F(StatusLineTest, WhoWasStartedAtNoTerminalIsInNoBackground) {
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    setsid();
+    for (;;) pause();
+  }
+  EXPECT_TRUE(IsInForeground(daemon));
+  kill(daemon, SIGKILL);
+  waitpid(daemon, nullptr, 0);
+  EXPECT_TRUE(IsInForeground(daemon)) << "it has gone";
+}
 
 TEST_F(StatusLineTest, IsUpdatedOnceASecondWhereThereIsAPlaceAndNeverElsewhere) {
   Console console(terminal_.get(), terminal_.get());
-  const StatusLine drawn(console, {{"TERM", "xterm"}}, 2);
+  const StatusLine drawn(console, getpid(), {{"TERM", "xterm"}}, 2);
   ASSERT_TRUE(drawn.TimeLeft().has_value());
   EXPECT_GT(*drawn.TimeLeft(), absl::ZeroDuration());
   EXPECT_LE(*drawn.TimeLeft(), absl::Seconds(1));
   Console file(file_.get(), file_.get());
-  EXPECT_EQ(StatusLine(file, {{"TERM", "xterm"}}, 2).TimeLeft(), std::nullopt);
+  EXPECT_EQ(StatusLine(file, getpid(), {{"TERM", "xterm"}}, 2).TimeLeft(), std::nullopt);
 }
 
 }  // namespace

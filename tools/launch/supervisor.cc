@@ -26,11 +26,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,10 +65,17 @@ std::string Rounded(absl::Duration duration) {
   return absl::FormatDuration(absl::Ceil(duration, absl::Milliseconds(1)));
 }
 
+// The codes of a missing program must not come from a missing directory.
+absl::Status LogFileError(const absl::Status& status) { return absl::InternalError(status.message()); }
+
 }  // namespace
 
 Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console)
-    : job_(job), poller_(poller), signals_(signals), console_(console) {}
+    : job_(job),
+      poller_(poller),
+      signals_(signals),
+      console_(console),
+      status_(console, getppid(), job.environment, job.plan.nproc_per_node) {}
 
 AttemptEnd Supervisor::Run() {
   poller_.Watch(signals_.fd(), {Source::kSignal}, EPOLLIN);
@@ -83,6 +92,7 @@ AttemptEnd::Kind Supervisor::Kind() const {
 
 absl::Status Supervisor::StartAll() {
   ABSL_RETURN_IF_ERROR(ProcessTable::AdoptOrphans());
+  ABSL_RETURN_IF_ERROR(MakeLogDirectories());
   ranks_.reserve(job_.plan.nproc_per_node);
   for (int local_rank = 0; local_rank < job_.plan.nproc_per_node; ++local_rank) {
     ABSL_RETURN_IF_ERROR(StartRank(local_rank));
@@ -90,7 +100,26 @@ absl::Status Supervisor::StartAll() {
   return absl::OkStatus();
 }
 
+absl::Status Supervisor::MakeLogDirectories() {
+  if (job_.logs == nullptr) return absl::OkStatus();
+  if (absl::Status made = job_.logs->AddAttempt(job_.plan.restart_count, job_.plan.nproc_per_node); !made.ok())
+    return LogFileError(made);
+  if (HasFiles(job_.outputs))
+    Say(absl::StrCat("log files: ", job_.logs->path(), "/attempt_", job_.plan.restart_count, "/"));
+  return absl::OkStatus();
+}
+
+// Empty if the stream has no file.
+absl::StatusOr<UniqueFd> Supervisor::OpenLogFile(bool is_wanted, int local_rank, std::string_view name) {
+  if (!is_wanted) return UniqueFd();
+  absl::StatusOr<UniqueFd> file = job_.logs->MakeFile(job_.plan.restart_count, local_rank, name);
+  return file.ok() ? std::move(file) : LogFileError(file.status());
+}
+
 absl::Status Supervisor::StartRank(int local_rank) {
+  const RankOutputPlan plan = job_.outputs.empty() ? RankOutputPlan() : job_.outputs[local_rank];
+  ABSL_ASSIGN_OR_RETURN(UniqueFd out_file, OpenLogFile(plan.out.to_file, local_rank, kStdoutLog));
+  ABSL_ASSIGN_OR_RETURN(UniqueFd err_file, OpenLogFile(plan.err.to_file, local_rank, kStderrLog));
   ABSL_ASSIGN_OR_RETURN(const UniqueFd standard_input, OpenStandardInput(local_rank));
   const RankCommand command = {
       .arguments = job_.command,
@@ -106,8 +135,11 @@ absl::Status Supervisor::StartRank(int local_rank) {
   const std::string prefix = LinePrefix(job_.plan, number);
   if (process.exited) poller_.Watch(process.exited.get(), {Source::kRankExit, index}, EPOLLIN);
   poller_.Watch(process.lifeline.get(), {Source::kRankLifeline, index}, 0);
-  RankOutput out(std::move(process.out), prefix, console_.pending(Stream::kOut));
-  RankOutput err(std::move(process.err), prefix, console_.pending(Stream::kErr));
+  auto console = [this](StreamPlan plan, Stream stream) {
+    return plan.to_console ? &console_.pending(stream) : nullptr;
+  };
+  RankOutput out(std::move(process.out), prefix, console(plan.out, Stream::kOut), std::move(out_file));
+  RankOutput err(std::move(process.err), prefix, console(plan.err, Stream::kErr), std::move(err_file));
   ranks_.push_back(
       {.number = number, .process = std::move(process), .start = start, .out = std::move(out), .err = std::move(err)});
   return absl::OkStatus();
@@ -136,6 +168,8 @@ void Supervisor::OnStartFailed(const absl::Status& status) {
 void Supervisor::Turn() {
   if (phase_ < Phase::kPrinting && processes_.AllHaveEnded()) OnAllEnded();
   if (deadline_.has_value() && Clock::now() >= *deadline_) OnDeadline();
+  CheckLogFiles();
+  UpdateStatus();
   FlushConsole();
   if (phase_ == Phase::kDone) return;
   UpdateWatches();
@@ -152,6 +186,12 @@ void Supervisor::OnAllEnded() {
   }
 }
 
+void Supervisor::UpdateStatus() {
+  if (phase_ >= Phase::kPrinting) return status_.Clear();
+  const auto is_up = [](const Rank& rank) { return !rank.end.has_value(); };
+  status_.Update(static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), is_up)));
+}
+
 void Supervisor::FlushConsole() {
   console_.Flush();
   if (console_.error() != 0 && exit_code_ == 0) {
@@ -161,11 +201,12 @@ void Supervisor::FlushConsole() {
   if (phase_ == Phase::kPrinting && console_.IsEmpty()) phase_ = Phase::kDone;
 }
 
-// Output stays in the ranks' pipes while the console is full.
+// Output that is shown stays in the ranks' pipes while the console is full.
 void Supervisor::UpdateWatches() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    SetWatched(console_.HasRoom(Stream::kOut), ranks_[i].out.fd(), {Source::kRankOut, i}, EPOLLIN);
-    SetWatched(console_.HasRoom(Stream::kErr), ranks_[i].err.fd(), {Source::kRankErr, i}, EPOLLIN);
+    const auto& [out, err] = std::tie(ranks_[i].out, ranks_[i].err);
+    SetWatched(!out.is_shown() || console_.HasRoom(Stream::kOut), out.fd(), {Source::kRankOut, i}, EPOLLIN);
+    SetWatched(!err.is_shown() || console_.HasRoom(Stream::kErr), err.fd(), {Source::kRankErr, i}, EPOLLIN);
   }
   for (const auto& file : console_.files()) {
     SetWatched(!file->pending.empty(), file->poll_fd(), {Source::kConsole}, EPOLLOUT);
@@ -178,8 +219,9 @@ void Supervisor::SetWatched(bool should_be, int fd, Event event, uint32_t events
 }
 
 std::optional<absl::Duration> Supervisor::TimeLeft() const {
-  if (!deadline_.has_value()) return std::nullopt;
-  return absl::FromChrono(*deadline_ - Clock::now());
+  const std::optional<absl::Duration> until_status = phase_ < Phase::kPrinting ? status_.TimeLeft() : std::nullopt;
+  if (!deadline_.has_value()) return until_status;
+  return std::min(absl::FromChrono(*deadline_ - Clock::now()), until_status.value_or(absl::InfiniteDuration()));
 }
 
 void Supervisor::Dispatch(Event event) {
@@ -276,6 +318,8 @@ void Supervisor::OnSignal(int signal) {
     OnStopRequest(signal);
   } else if (signal == SIGTSTP) {
     processes_.SignalAll(SIGTSTP);
+    status_.Clear();
+    FlushConsole();
     raise(SIGSTOP);  // the process in front waits for that, and sends CONT when it is continued itself
     processes_.SignalAll(SIGCONT);
   } else {
@@ -361,6 +405,7 @@ void Supervisor::FinishOutput() {
       EndOutput(*output);
     }
   }
+  CheckLogFiles();
   PrintSummary();
   phase_ = Phase::kPrinting;
   deadline_.reset();
@@ -382,7 +427,8 @@ std::vector<RankEnd> Supervisor::Ends(std::optional<size_t> but_for) const {
 void Supervisor::PrintSummary() {
   const std::vector<RankEnd> others = Ends(/*but_for=*/first_failure_);
   // Told to stop or not: what counts is that the ranks have done it. A launcher that cannot print says that instead.
-  if (WasPreempted(others) && others.size() == static_cast<size_t>(job_.plan.nproc_per_node) && console_.error() == 0) {
+  if (WasPreempted(others) && others.size() == static_cast<size_t>(job_.plan.nproc_per_node) && console_.error() == 0 &&
+      !has_lost_logs_) {
     exit_code_ = kExitPreempted;
     return Say(DescribePreemption(others));
   }
@@ -412,6 +458,23 @@ void Supervisor::OnConsoleError(int error) {
   }
   Say(said);  // also when the ranks have ended meanwhile, and only their last output is lost
   exit_code_ = exit_code;
+}
+
+// Half a log is worse than none if nobody knows of it.
+void Supervisor::CheckLogFiles() {
+  if (has_lost_logs_) return;
+  for (const Rank& rank : ranks_) {
+    const int error = rank.out.file_error() != 0 ? rank.out.file_error() : rank.err.file_error();
+    if (error == 0) continue;
+    has_lost_logs_ = is_final_ = true;
+    std::string said = absl::StrCat("cannot write the log file of rank ", rank.number, " (", strerror(error), ")");
+    if (phase_ == Phase::kRunning) {
+      absl::StrAppend(&said, ": stopping all ranks, SIGKILL ", GraceEnd());
+      BeginStop(kExitLauncherFailed, SIGTERM);
+    }
+    if (exit_code_ == 0) exit_code_ = kExitLauncherFailed;
+    return Say(said);
+  }
 }
 
 void Supervisor::Say(std::string_view text) {

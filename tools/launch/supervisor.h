@@ -18,12 +18,15 @@
 #include "absl/time/time.h"
 #include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/log_directory.h"
+#include "cohort/tools/launch/output_plan.h"
 #include "cohort/tools/launch/poller.h"
 #include "cohort/tools/launch/process_table.h"
 #include "cohort/tools/launch/rank_output.h"
 #include "cohort/tools/launch/rank_process.h"
 #include "cohort/tools/launch/report.h"
 #include "cohort/tools/launch/signals.h"
+#include "cohort/tools/launch/status_line.h"
 #include "cohort/tools/launch/unique_fd.h"
 
 namespace cohort::launch {
@@ -42,6 +45,10 @@ struct Job {
   Environment environment;
   // Between the request to stop and SIGKILL.
   absl::Duration grace;
+  // Where the ranks' output goes, by local rank; empty: to the console.
+  OutputPlan outputs = {};
+  // Where its files are made; must outlive the supervisor. nullptr: no output goes to files.
+  LogDirectory* logs = nullptr;
 };
 
 // How an attempt ended, and whether another one may be worth while.
@@ -92,11 +99,14 @@ class Supervisor {
   absl::Status StartAll();
   absl::Status StartRank(int local_rank);
   absl::StatusOr<UniqueFd> OpenStandardInput(int local_rank);
+  absl::Status MakeLogDirectories();
+  absl::StatusOr<UniqueFd> OpenLogFile(bool is_wanted, int local_rank, std::string_view name);
   void OnStartFailed(const absl::Status& status);
 
   // Does what is due, then waits, then tells of what has happened.
   void Turn();
   void OnAllEnded();
+  void UpdateStatus();
   void FlushConsole();
   void UpdateWatches();
   void SetWatched(bool should_be, int fd, Event event, uint32_t events);
@@ -113,6 +123,7 @@ class Supervisor {
   void OnStopRequest(int signal);
   void OnDeadline();
   void OnConsoleError(int error);
+  void CheckLogFiles();
 
   void OnFirstFailure(size_t index);
   void OnFirstPreempted();
@@ -135,6 +146,7 @@ class Supervisor {
   Console& console_;
   ProcessTable processes_;
   std::vector<Rank> ranks_;
+  StatusLine status_;
 
   Phase phase_ = Phase::kRunning;
   std::optional<Clock::time_point> deadline_;
@@ -149,6 +161,7 @@ class Supervisor {
   // The signal that asks ranks to save and to stop, without asking the launcher, was passed on.
   bool was_preempted_from_outside_ = false;
   bool orphans_may_wait_ = false;
+  bool has_lost_logs_ = false;
 };
 
 }  // namespace cohort::launch
