@@ -41,12 +41,12 @@ std::vector<std::string> Lines(std::string_view text) {
   return lines;
 }
 
-// The files below `directory`, by "RANK/NAME", of the only launch and its first attempt.
-std::map<std::string, std::string> Files(const std::string& directory) {
+// The files below `directory`, by "RANK/NAME", of the only launch and its attempt.
+std::map<std::string, std::string> Files(const std::string& directory, const std::string& attempt = "attempt_0") {
   std::map<std::string, std::string> files;
-  const std::filesystem::path run = *std::filesystem::directory_iterator(directory);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(run / "attempt_0")) {
-    if (entry.is_regular_file()) files[entry.path().lexically_relative(run / "attempt_0")] = ReadFile(entry.path());
+  const std::filesystem::path root = std::filesystem::directory_iterator(directory)->path() / attempt;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    if (entry.is_regular_file()) files[entry.path().lexically_relative(root)] = ReadFile(entry.path());
   }
   return files;
 }
@@ -146,6 +146,17 @@ TEST_F(LaunchLogsTest, WithoutALogDirectoryTheFilesAreInTmpdir) {
 TEST_F(LaunchLogsTest, TwoLaunchesShareALogDirectoryAndNoFile) {
   for (int i = 0; i < 2; ++i) RunLauncher(WithLogs(Shells(1, "echo out", {"-r1", "--rdzv-id=job"})));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(logs_), std::filesystem::directory_iterator()), 2);
+}
+
+TEST_F(LaunchLogsTest, EachAttemptHasFilesOfItsOwn) {
+  const TestLauncher::Result result = RunLauncher(
+      WithLogs(Shells(2, "echo attempt $TORCHELASTIC_RESTART_COUNT; exit $((1 - TORCHELASTIC_RESTART_COUNT))",
+                      {"-r1", "--max-restarts=1"})));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(Files(logs_, "attempt_1"), Are({{"0/stdout.log", "attempt 1\n"}, {"1/stdout.log", "attempt 1\n"}}));
+  // One of them was perhaps stopped before it could print.
+  EXPECT_EQ(Files(logs_, "attempt_0").size(), 2);
+  EXPECT_THAT(result.err, HasSubstr("/attempt_1/\n"));
 }
 
 TEST_F(LaunchLogsTest, WhoFailsIsQuotedFromItsFileAndWhenItIsNotShown) {
