@@ -1,5 +1,5 @@
-// Several launchers that are to make one job, and disagree: one clear line from each rank that cannot take part, and nobody
-// is left waiting. What the agreeing ones do is in //tools/launch:launch_test and in the trainers' tests.
+// Several launchers that are to make one job, and disagree: one clear line from each rank that cannot take part, and
+// nobody is left waiting. What the agreeing ones do is in //tools/launch:launch_test and in the trainers' tests.
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -26,8 +26,8 @@ class ConsoleFile {
 
   std::string pending;
 
-  // A line that stands below everything printed, on a terminal: it is erased before anything is printed, and drawn again
-  // after that. Without a newline; empty: none. `pending` must be whole lines then.
+  // A line that stands below everything printed, on a terminal: it is erased before anything is printed, and drawn
+  // again after that. Without a newline; empty: none. `pending` must be whole lines then.
   void SetStatus(std::string status) { status_ = std::move(status); }
 
   // Writes what can be written at once. After an error (the reader has gone, the disk is full) everything is dropped.

@@ -9,9 +9,9 @@
 
 namespace cohort::launch {
 
-// How many GPUs CUDA would show to a rank: the driver is asked (cuInit and cuDeviceGetCount of `driver`), because it alone
-// knows what CUDA_VISIBLE_DEVICES, a container and MIG leave of them. 0 if there is no driver or it has no device. Blocks
-// for as long as the driver takes to start, which is up to seconds.
+// How many GPUs CUDA would show to a rank: the driver is asked (cuInit and cuDeviceGetCount of `driver`), because it
+// alone knows what CUDA_VISIBLE_DEVICES, a container and MIG leave of them. 0 if there is no driver or it has no
+// device. Blocks for as long as the driver takes to start, which is up to seconds.
 //
 // The driver runs in a child process: it may start threads, keep files open, or crash. The process must have no other
 // thread.

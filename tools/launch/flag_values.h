@@ -1,7 +1,7 @@
 // File: flag_values.h
 //
-// The values that flags and variables have, taken strictly. Every error is InvalidArgument and one line, made to be shown
-// to the user: "WHAT=VALUE: must be ...", where `what` is the flag or the variable.
+// The values that flags and variables have, taken strictly. Every error is InvalidArgument and one line, made to be
+// shown to the user: "WHAT=VALUE: must be ...", where `what` is the flag or the variable.
 
 #ifndef COHORT_TOOLS_LAUNCH_FLAG_VALUES_H_
 #define COHORT_TOOLS_LAUNCH_FLAG_VALUES_H_

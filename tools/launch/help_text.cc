@@ -14,8 +14,8 @@ Usage: launch [FLAGS] PROGRAM [ARGUMENTS...]
 
 Flags (torchrun's names; --nproc_per_node works as well, and so does a blank in place of '='):
 
-  --nproc-per-node=N    ranks to start on this machine, 1 to 1024; 1 if not given. gpu: one for each GPU that CUDA shows;
-                        cpu: one for each processor that this process may use; auto: gpu if there is one, or cpu
+  --nproc-per-node=N    ranks to start on this machine, 1 to 1024; 1 if not given. gpu: one for each GPU that CUDA
+                        shows; cpu: one for each processor that this process may use; auto: gpu if there is one, or cpu
   --max-restarts=N      how often all ranks are started again after a failure, 0 to 1000; 0 if not given
   --grace=SECONDS       how long ranks may take to stop once they are asked to, before they are killed; 30 if not given
                         (also --shutdown-timeout, and COHORT_LAUNCH_GRACE in the environment)
@@ -62,9 +62,9 @@ Everything after PROGRAM belongs to PROGRAM. The ranks get RANK, WORLD_SIZE, LOC
 the other variables that torchrun sets. With two ranks or more on this machine each line they print starts with
 "[RANK] ". Standard input goes to the first rank; the others have none.
 
-Exit code: 0 if every rank ended with 0; else that of the rank that failed first, or 128+N if signal N ended it. 75: told
-to stop and saved; the same command goes on. 2: the command line is wrong. 125: the launcher itself could not go on.
-126, 127: PROGRAM is not executable, was not found.
+Exit code: 0 if every rank ended with 0; else that of the rank that failed first, or 128+N if signal N ended it. 75:
+told to stop and saved; the same command goes on. 2: the command line is wrong. 125: the launcher itself could not go
+on. 126, 127: PROGRAM is not executable, was not found.
 )";
 }
 

@@ -3,8 +3,8 @@
 // LaunchTrue: N x /bin/true under it, against plain fork and exec of the same, turn by turn in one run.
 // Limit: `ratio` of 2 x /bin/true at most 4.
 //
-// Print: its own processor time, without that of the ranks, for what 4 ranks print together, by the length of a line, on
-// the console alone and into files as well; `cores_at_100MBps` is how busy it is when they print 100 MB/s. Limit: 1.
+// Print: its own processor time, without that of the ranks, for what 4 ranks print together, by the length of a line,
+// on the console alone and into files as well; `cores_at_100MBps` is how busy it is when they print 100 MB/s. Limit: 1.
 
 #include <fcntl.h>
 #include <stdlib.h>

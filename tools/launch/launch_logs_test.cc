@@ -53,7 +53,8 @@ std::map<std::string, std::string> Files(const std::string& directory, const std
 
 auto Are(std::map<std::string, std::string> files) { return testing::ContainerEq(files); }
 
-// What rank `rank` writes to standard output (parity 0) or standard error (1): see PrintLines in launch_test_subject.cc.
+// What rank `rank` writes to standard output (parity 0) or standard error (1): see PrintLines in
+// launch_test_subject.cc.
 std::string Written(int rank, int parity, int count) {
   std::string text;
   for (int i = parity; i < count; i += 2) {

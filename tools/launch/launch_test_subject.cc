@@ -21,9 +21,9 @@ namespace {
 
 int Number(const char* name) { return atoi(getenv(name)); }
 
-// lines COUNT [COUNT_OF_RANK_3]: alternates between the streams; line i of rank r is "r:i:" and as many letters as i * 37
-// mod 20000. The last one lacks its newline. With a second count rank 3 kills itself after so many, and the others, which
-// ignore the request to stop, print all.
+// lines COUNT [COUNT_OF_RANK_3]: alternates between the streams; line i of rank r is "r:i:" and as many letters as i *
+// 37 mod 20000. The last one lacks its newline. With a second count rank 3 kills itself after so many, and the others,
+// which ignore the request to stop, print all.
 int PrintLines(int count, int count_of_rank_3) {
   const int rank = Number("RANK");
   const bool dies = rank == 3 && count_of_rank_3 > 0;

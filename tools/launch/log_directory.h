@@ -20,8 +20,8 @@ namespace cohort::launch {
 inline constexpr std::string_view kStdoutLog = "stdout.log";
 inline constexpr std::string_view kStderrLog = "stderr.log";
 
-// A directory that is new for each launch and that nobody else may enter (0700), so that BASE may be shared: with earlier
-// launches, with other machines, with users who would plant a symlink. Movable, not thread-safe.
+// A directory that is new for each launch and that nobody else may enter (0700), so that BASE may be shared: with
+// earlier launches, with other machines, with users who would plant a symlink. Movable, not thread-safe.
 class LogDirectory {
  public:
   // Makes `base` with its parents if it is not there, and the new directory in it. Nothing that is there is touched.

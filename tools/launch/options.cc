@@ -146,7 +146,8 @@ absl::Status SetMaster(const FlagValues& flags, Options& options) {
   return absl::OkStatus();
 }
 
-// One machine needs no rendezvous, so any that needs nothing outside of it is what we do; several are told their numbers.
+// One machine needs no rendezvous, so any that needs nothing outside of it is what we do; several are told their
+// numbers.
 absl::Status CheckRendezvous(const FlagValues& flags, const Options& options) {
   const FlagValue* given = Find(flags, "--rdzv-backend");
   if (given == nullptr || given->value == "static") return absl::OkStatus();

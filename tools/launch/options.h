@@ -22,8 +22,8 @@ namespace cohort::launch {
 
 // What the user asked for. Every value is in its range and they agree with each other.
 struct Options {
-  // Print HelpText(), or what a rank would find in this environment, and do nothing else. The other fields have not been
-  // set then.
+  // Print HelpText(), or what a rank would find in this environment, and do nothing else. The other fields have not
+  // been set then.
   bool help = false;
   bool explain = false;
 
@@ -58,14 +58,14 @@ struct Devices {
   std::function<int()> count_cpus = [] { return CountCpus(); };
 };
 
-// Parses the arguments that follow the launcher's own name. Flags that are not given may be in `environment`: torchrun's
-// PET_..., then COHORT_LAUNCH_GRACE, MASTER_ADDR and MASTER_PORT; of these only COHORT_LAUNCH_GRACE counts inside a rank
-// of another job.
+// Parses the arguments that follow the launcher's own name. Flags that are not given may be in `environment`:
+// torchrun's PET_..., then COHORT_LAUNCH_GRACE, MASTER_ADDR and MASTER_PORT; of these only COHORT_LAUNCH_GRACE counts
+// inside a rank of another job.
 //
 // Errors:
-//   InvalidArgument  an unknown flag (names the nearest known one), one that means nothing here, a missing, malformed or
-//                    contradictory value (names it and what is allowed), devices that are not there, or no program. One
-//                    line, made to be shown to the user.
+//   InvalidArgument  an unknown flag (names the nearest known one), one that means nothing here, a missing, malformed
+//                    or contradictory value (names it and what is allowed), devices that are not there, or no program.
+//                    One line, made to be shown to the user.
 absl::StatusOr<Options> ParseOptions(absl::Span<const char* const> arguments, const Environment& environment,
                                      const Devices& devices = {});
 

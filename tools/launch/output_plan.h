@@ -1,6 +1,7 @@
 // File: output_plan.h
 //
-// Where the ranks' output goes: the console, files, or both. From torchrun's --redirects, --tee and --local-ranks-filter.
+// Where the ranks' output goes: the console, files, or both. From torchrun's --redirects, --tee and
+// --local-ranks-filter.
 
 #ifndef COHORT_TOOLS_LAUNCH_OUTPUT_PLAN_H_
 #define COHORT_TOOLS_LAUNCH_OUTPUT_PLAN_H_

@@ -5,8 +5,8 @@
 //      closing it and telling the rank its number would leave a gap in which anybody may take it.
 //   2  Port 0 and connect() choose among ports that no socket has bound, SO_REUSEADDR or not: two launchers that choose
 //      at the same time get two ports, and no outgoing connection lands on ours.
-//   3  A port is chosen at the wildcard of both protocols, because some programs listen there wherever their master is. It
-//      is held at the address where rank 0 of a cohort program listens: at loopback if that is it.
+//   3  A port is chosen at the wildcard of both protocols, because some programs listen there wherever their master is.
+//      It is held at the address where rank 0 of a cohort program listens: at loopback if that is it.
 //   4  The sockets are close-on-exec: a rank that lives on must not keep the port.
 
 #include "cohort/tools/launch/port_reservation.h"

@@ -27,8 +27,8 @@ class PortReservation {
   // Errors: Unavailable (no port is free), Internal (the system refuses sockets).
   static absl::StatusOr<PortReservation> ChooseFree(std::string_view host = "");
 
-  // Local, does not block, looks up no name. Reserves a port that the user named, from 1 to 65535, where rank 0 listens, as
-  // above. Who uses the same port at another address is not in the way.
+  // Local, does not block, looks up no name. Reserves a port that the user named, from 1 to 65535, where rank 0
+  // listens, as above. Who uses the same port at another address is not in the way.
   //
   // Errors:
   //   Unavailable       some program listens on it, or holds it without SO_REUSEADDR.

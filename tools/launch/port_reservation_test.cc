@@ -110,8 +110,8 @@ TEST(PortReservationTest, AFreePortThatTheUserNamedIsClaimed) {
 
 // --- Where the master is loopback.
 
-// Whether this machine has an address that is neither loopback nor the wildcard is not for a test to ask: 127.0.0.2 stands
-// for any other address.
+// Whether this machine has an address that is neither loopback nor the wildcard is not for a test to ask: 127.0.0.2
+// stands for any other address.
 sockaddr_in Address(const char* host, int port) {
   sockaddr_in address = Loopback(port);
   EXPECT_EQ(inet_pton(AF_INET, host, &address.sin_addr), 1);

@@ -20,13 +20,13 @@ namespace cohort::launch {
 // One stream of one rank: from the pipe that the rank writes into, line by line, to the console, and byte by byte to a
 // file.
 //
-// A rank is never given the file itself: what it starts may open its output again ("echo >/dev/stderr" in a shell), and would
-// cut the file short; and it would be left to the rank to notice a full disk. The price is that a disk which stands still
-// holds us up.
+// A rank is never given the file itself: what it starts may open its output again ("echo >/dev/stderr" in a shell), and
+// would cut the file short; and it would be left to the rank to notice a full disk. The price is that a disk which
+// stands still holds us up.
 class RankOutput {
  public:
-  // Reads of `pipe` must not block. `console` gets whole lines and must outlive this; nullptr if they are not shown. `file` is
-  // empty if there is none.
+  // Reads of `pipe` must not block. `console` gets whole lines and must outlive this; nullptr if they are not shown.
+  // `file` is empty if there is none.
   RankOutput(UniqueFd pipe, std::string prefix, std::string* console, UniqueFd file)
       : pipe_(std::move(pipe)), file_(std::move(file)), lines_(std::move(prefix)), console_(console) {}
   RankOutput(UniqueFd pipe, std::string prefix, std::string& console)
@@ -37,8 +37,8 @@ class RankOutput {
 
   bool is_shown() const { return console_ != nullptr; }
 
-  // The errno of the first write to the file that failed, or 0. What comes after that is not written to it: no file has a
-  // hole.
+  // The errno of the first write to the file that failed, or 0. What comes after that is not written to it: no file has
+  // a hole.
   int file_error() const { return file_error_; }
 
   // Reads once, a bounded amount. False at the end of the stream: the pipe should be closed then.

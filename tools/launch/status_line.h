@@ -18,8 +18,8 @@
 namespace cohort::launch {
 
 // Whether there is a place for it: `err_fd` is a terminal that can erase a line, and nothing else is printed there that
-// does not go through us. (What goes into a pipe may come out at the same terminal: `launch ... | tee log`.) A lone rank
-// has none: its output is as without a launcher.
+// does not go through us. (What goes into a pipe may come out at the same terminal: `launch ... | tee log`.) A lone
+// rank has none: its output is as without a launcher.
 bool HasPlaceForStatus(int out_fd, int err_fd, const Environment& environment, int num_ranks);
 
 // Whether `process` is not in the background of the terminal that it was started at. True if it was started at none.
@@ -40,8 +40,8 @@ class StatusLine {
         num_ranks_(num_ranks),
         is_drawn_(HasPlaceForStatus(console.files().front()->poll_fd(), terminal_fd_, environment, num_ranks)) {}
 
-  // To be called whenever the caller wakes up, and at the latest when TimeLeft() is over. The console draws it when it is
-  // flushed.
+  // To be called whenever the caller wakes up, and at the latest when TimeLeft() is over. The console draws it when it
+  // is flushed.
   void Update(int num_up);
 
   // Takes it away, until the next Update().
