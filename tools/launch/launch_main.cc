@@ -74,10 +74,15 @@ std::string TemporaryDirectory(const Environment& environment) {
   return found == environment.end() || found->second.empty() ? "/tmp" : found->second;
 }
 
-// Absent if the ranks have no files.
+// Where nobody wants files, it is for what ranks write into their error files, and goes with the launcher; absent if it
+// cannot be.
 absl::StatusOr<std::optional<LogDirectory>> MakeLogDirectory(const Options& options, const Job& job) {
-  if (!options.log_dir.has_value() && !HasFiles(options.outputs)) return std::nullopt;
-  return LogDirectory::Create(options.log_dir.value_or(TemporaryDirectory(job.environment)), job.plan.run_id);
+  const std::string temporary = TemporaryDirectory(job.environment);
+  if (options.log_dir.has_value() || HasFiles(options.outputs)) {
+    return LogDirectory::Create(options.log_dir.value_or(temporary), job.plan.run_id);
+  }
+  absl::StatusOr<LogDirectory> made = LogDirectory::CreateTemporary(temporary);
+  return made.ok() ? std::optional<LogDirectory>(*std::move(made)) : std::nullopt;
 }
 
 // In the process that looks after the ranks.

@@ -66,6 +66,43 @@ TEST(LaunchStopTest, ASignalIsNamedAndCounts128AndItsNumber) {
   EXPECT_THAT(result.err, HasSubstr("launch: its last lines on standard output:\nlaunch:   boom\n"));
 }
 
+// A shell command that leaves `message` in the rank's error file.
+std::string LeaveError(std::string_view message) {
+  return absl::StrCat("printf %s '{\"message\": {\"message\": \"", message, "\"}}' >$TORCHELASTIC_ERROR_FILE; ");
+}
+
+TEST(LaunchStopTest, TheErrorThatARankLeavesInItsErrorFileIsInTheSummary) {
+  TestLauncher launcher(Shells(2, absl::StrCat("[ $RANK = 1 ] && { ", LeaveError("the disk\\nis \\u001bfull"),
+                                               "echo bye >&2; exit 3; }; exec sleep 1000")));
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, ContainsRegex("rank 1 \\(pid [0-9]+\\) failed first: exited with code 3 at 20.* on .*\n"
+                                        "launch: its error:\nlaunch:   the disk\nlaunch:   is \\?full\n"
+                                        "launch: its last lines on standard error:\nlaunch:   bye\n"));
+}
+
+TEST(LaunchStopTest, IfTheFirstRankHadNoTimeForAWordAnothersErrorIsShown) {
+  const std::string directory = NewDirectory();
+  TestLauncher launcher(Shells(2, absl::StrCat("[ $RANK = 0 ] && { until [ -e ", directory,
+                                               "/1 ]; do sleep 0.01; done; kill -KILL $$; }; "
+                                               "trap '",
+                                               "exit 9' TERM; ", LeaveError("rank 0 is gone"), "touch ", directory,
+                                               "/1; while :; do sleep 0.01; done")));
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 137);
+  EXPECT_THAT(result.err, HasSubstr("launch: the error of rank 1:\nlaunch:   rank 0 is gone\n"));
+}
+
+TEST(LaunchStopTest, TheErrorFilesGoWithTheLauncher) {
+  const std::string directory = NewDirectory();
+  const TestLauncher::Result result =
+      RunLauncher(Shells(2, absl::StrCat(LeaveError("x"), "echo $TORCHELASTIC_ERROR_FILE; exit 3")),
+                  {.environment = {{"TMPDIR", directory}}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, HasSubstr(directory));
+  EXPECT_EQ(rmdir(directory.c_str()), 0);  // it is empty
+}
+
 TEST(LaunchStopTest, TheFirstFailureIsFoundOnAKernelWithoutPidfds) {
   TestLauncher::Setup setup;
   setup.wrapper = {Subject(), "without-pidfd"};

@@ -41,6 +41,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/tools/launch/error_report.h"
 #include "cohort/tools/launch/process_tree.h"
 
 namespace cohort::launch {
@@ -102,10 +103,11 @@ absl::Status Supervisor::StartAll() {
 
 absl::Status Supervisor::MakeLogDirectories() {
   if (job_.logs == nullptr) return absl::OkStatus();
-  if (absl::Status made = job_.logs->AddAttempt(job_.plan.restart_count, job_.plan.nproc_per_node); !made.ok())
-    return LogFileError(made);
-  if (HasFiles(job_.outputs))
-    Say(absl::StrCat("log files: ", job_.logs->path(), "/attempt_", job_.plan.restart_count, "/"));
+  const absl::Status made = job_.logs->AddAttempt(job_.plan.restart_count, job_.plan.nproc_per_node);
+  has_error_files_ = made.ok();
+  if (!HasFiles(job_.outputs)) return absl::OkStatus();  // the job goes on without error files
+  if (!made.ok()) return LogFileError(made);
+  Say(absl::StrCat("log files: ", job_.logs->path(), "/attempt_", job_.plan.restart_count, "/"));
   return absl::OkStatus();
 }
 
@@ -121,9 +123,13 @@ absl::Status Supervisor::StartRank(int local_rank) {
   ABSL_ASSIGN_OR_RETURN(UniqueFd out_file, OpenLogFile(plan.out.to_file, local_rank, kStdoutLog));
   ABSL_ASSIGN_OR_RETURN(UniqueFd err_file, OpenLogFile(plan.err.to_file, local_rank, kStderrLog));
   ABSL_ASSIGN_OR_RETURN(const UniqueFd standard_input, OpenStandardInput(local_rank));
+  Environment environment = RankEnvironment(job_.plan, local_rank, job_.environment);
+  if (has_error_files_) {
+    environment["TORCHELASTIC_ERROR_FILE"] = job_.logs->ErrorFilePath(job_.plan.restart_count, local_rank);
+  }
   const RankCommand command = {
       .arguments = job_.command,
-      .environment = EnvironmentEntries(RankEnvironment(job_.plan, local_rank, job_.environment)),
+      .environment = EnvironmentEntries(environment),
       .stdin_fd = standard_input ? standard_input.get() : STDIN_FILENO,
   };
   const absl::Time start = absl::Now();
@@ -433,18 +439,39 @@ void Supervisor::PrintSummary() {
     return Say(DescribePreemption(others));
   }
   if (stop_signal_ == 0) return;
-  if (first_failure_.has_value()) {
-    const Rank& rank = ranks_[*first_failure_];
-    const std::string when = absl::FormatTime("%Y-%m-%d %H:%M:%E3S", rank.end->when, absl::LocalTimeZone());
-    Say(absl::StrCat(DescribeRank(*rank.end), " failed first: ", DescribeEnd(rank.end->how), " at ", when, ", ",
-                     Rounded(rank.end->lifetime), " after its start"));
-    std::vector<std::string> words = rank.err.LastLines(kSummaryLines);
-    const bool is_silent = words.empty();
-    if (is_silent) words = rank.out.LastLines(kSummaryLines);
-    if (!words.empty()) Say(absl::StrCat("its last lines on standard ", is_silent ? "output:" : "error:"));
-    for (const std::string& line : words) Say(absl::StrCat("  ", line));
-  }
+  if (first_failure_.has_value()) PrintFirstFailure(ranks_[*first_failure_]);
   for (const std::string& line : DescribeConsequences(others)) Say(line);
+}
+
+void Supervisor::PrintFirstFailure(const Rank& rank) {
+  const std::string when = absl::FormatTime("%Y-%m-%d %H:%M:%E3S", rank.end->when, absl::LocalTimeZone());
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  Say(absl::StrCat(DescribeRank(*rank.end), " failed first: ", DescribeEnd(rank.end->how), " at ", when, " on ", host,
+                   ", ", Rounded(rank.end->lifetime), " after its start"));
+  const auto say_lines = [this](std::string_view what, const std::vector<std::string>& lines) {
+    if (!lines.empty()) Say(absl::StrCat(what, ":"));
+    for (const std::string& line : lines) Say(absl::StrCat("  ", line));
+  };
+  const std::vector<std::string> report = ErrorReportOf(rank);
+  const std::vector<std::string> err = rank.err.LastLines(kSummaryLines);
+  const std::vector<std::string> out = rank.out.LastLines(kSummaryLines);
+  say_lines("its error", report);
+  say_lines("its last lines on standard error", err);
+  if (err.empty()) say_lines("its last lines on standard output", out);
+  if (!report.empty() || !err.empty() || !out.empty()) return;
+  // It had no time for a word. What another one has noticed may help.
+  for (const Rank& other : ranks_) {
+    const std::vector<std::string> noticed = ErrorReportOf(other);
+    if (noticed.empty()) continue;
+    return say_lines(absl::StrCat("the error of rank ", other.number), noticed);
+  }
+}
+
+std::vector<std::string> Supervisor::ErrorReportOf(const Rank& rank) const {
+  if (!has_error_files_) return {};
+  const int local_rank = rank.number - job_.plan.rank(0);
+  return ReadErrorReport(job_.logs->ErrorFilePath(job_.plan.restart_count, local_rank), kSummaryLines);
 }
 
 // As if the launcher had printed by itself: a program whose output has gone ends with SIGPIPE.

@@ -47,7 +47,7 @@ struct Job {
   absl::Duration grace;
   // Where the ranks' output goes, by local rank; empty: to the console.
   OutputPlan outputs = {};
-  // Where its files are made; must outlive the supervisor. nullptr: no output goes to files.
+  // Where its files and the ranks' error files are made; must outlive the supervisor. nullptr: there are none.
   LogDirectory* logs = nullptr;
 };
 
@@ -131,6 +131,8 @@ class Supervisor {
   void BeginStop(int exit_code, int signal);
   void KillAll();
   void FinishOutput();
+  void PrintFirstFailure(const Rank& rank);
+  std::vector<std::string> ErrorReportOf(const Rank& rank) const;
   AttemptEnd::Kind Kind() const;
   std::vector<RankEnd> Ends(std::optional<size_t> but_for) const;
   void PrintSummary();
@@ -156,6 +158,8 @@ class Supervisor {
   // What the ranks were asked to stop with; 0 before.
   int stop_signal_ = 0;
   int num_interrupts_ = 0;
+  // The ranks have places for their error files.
+  bool has_error_files_ = false;
   // The launcher was told to stop, or could not do its work.
   bool is_final_ = false;
   // The signal that asks ranks to save and to stop, without asking the launcher, was passed on.
