@@ -230,9 +230,9 @@ absl::StatusOr<Options> ParseOptions(absl::Span<const char* const> arguments, co
 
   ABSL_RETURN_IF_ERROR(AddEnvironment(environment, flags));
   ABSL_RETURN_IF_ERROR(SetNodes(flags, options));
+  ABSL_RETURN_IF_ERROR(CheckRendezvous(flags, options));
   ABSL_RETURN_IF_ERROR(SetRanks(flags, devices, options));
   ABSL_RETURN_IF_ERROR(SetMaster(flags, options));
-  ABSL_RETURN_IF_ERROR(CheckRendezvous(flags, options));
   ABSL_RETURN_IF_ERROR(SetNames(flags, options));
   ABSL_RETURN_IF_ERROR(SetTimes(flags, options));
   ABSL_RETURN_IF_ERROR(SetMaxRestarts(flags, options));

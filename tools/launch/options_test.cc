@@ -236,9 +236,11 @@ TEST(OptionsTest, AnEndpointIsAddressAndPort) {
 }
 
 TEST(OptionsTest, ARendezvousThatGivesNumbersIsNotHere) {
-  EXPECT_EQ(Refusal({"--rdzv-backend=c10d", "--nnodes=2", "--rdzv-endpoint=a:1"}),
-            "--rdzv-backend=c10d means nothing here with --nnodes=2: nobody gives the nodes their numbers; use static "
-            "with --node-rank, or torchrun, under which programs run as well");
+  for (const char* endpoint : {"--rdzv-endpoint=a:1", "--rdzv-endpoint=a"}) {
+    EXPECT_EQ(Refusal({"--rdzv-backend=c10d", "--nnodes=2", endpoint}),
+              "--rdzv-backend=c10d means nothing here with --nnodes=2: nobody gives the nodes their numbers; use static "
+              "with --node-rank, or torchrun, under which programs run as well");
+  }
   EXPECT_EQ(Refusal({"--rdzv-backend=etcd-v2"}), "--rdzv-backend=etcd-v2: must be static, or c10d with one node");
 }
 
