@@ -4,10 +4,12 @@ The contenders take turns within each round; a ratio is the median of the rounds
 """
 
 import os
+import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROUNDS = 7
@@ -134,20 +136,51 @@ def load(directory):
 def launch(launcher):
     true = shutil.which("true")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--master-addr=127.0.0.1", "--master-port=0"]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe"] if shutil.which("mpirun") else None
 
-    def run(*command):
-        return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def run(*command, check=True):
+        return lambda: subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    for ranks in (2, 8):
+    for ranks in (2, 8, 64):
         print(f"{ranks} x true")
         contenders = {
             "sh, fork and exec": run("sh", "-c", f"{true} & " * ranks + "wait"),
             "cohort launch": run(launcher, f"--nproc-per-node={ranks}", true),
-            "torchrun": run(*torchrun, "--monitor-interval=0.01", f"--nproc-per-node={ranks}", "--no-python", true),
         }
-        if shutil.which("mpirun"):
-            contenders["mpirun"] = run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), true)
+        if ranks < 64:  # it takes minutes
+            contenders["torchrun"] = run(*torchrun, "--monitor-interval=0.01", f"--nproc-per-node={ranks}", "--no-python", true)
+        if mpirun:
+            contenders["mpirun"] = run(*mpirun, "-n", str(ranks), true)
         measure(contenders, "sh, fork and exec")
+
+    # From the death of one of 8 ranks to the end of all and of their launcher.
+    with tempfile.TemporaryDirectory() as folder:
+        died = os.path.join(folder, "died")
+        job = "sh", "-c", f'[ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 3 ] && {{ sleep 0.3; date +%s.%N >{died}; exit 3; }}; exec sleep 1000'
+        stoppers = {"cohort launch": run(launcher, "--nproc-per-node=8", *job, check=False)}
+        if mpirun:
+            stoppers["mpirun"] = run(*mpirun, "-n", "8", *job, check=False)
+        for name, stopper in stoppers.items():
+            times = []
+            for _ in range(10):
+                stopper()
+                ended = time.time()
+                times.append((ended - float(pathlib.Path(died).read_text())) * 1e3)
+            print(f"{name}: a rank's death stops 8 in {statistics.median(times):.0f} ms ({min(times):.0f} to {max(times):.0f})")
+
+    # The launcher's own processor time while 64 ranks do nothing.
+    seconds = 10
+    with subprocess.Popen([launcher, "--nproc-per-node=64", "sleep", str(seconds + 4)]) as job:
+        time.sleep(2)
+
+        def busy():
+            children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            stats = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split() for pid in (job.pid, *children)]
+            return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+        before = busy()
+        time.sleep(seconds)
+        print(f"cohort launch: idle with 64 ranks, {(busy() - before) / seconds:.2%} of a core over {seconds} s")
 
 
 if __name__ == "__main__":
