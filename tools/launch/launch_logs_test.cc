@@ -208,6 +208,40 @@ TEST_F(LaunchLogsTest, FilesHaveEachByteAlsoOfARankThatIsKilledAndBesideAReaderT
   }
 }
 
+// It is shown what it has missed from the files, after the ranks have ended as well.
+TEST_F(LaunchLogsTest, AReaderThatStallsHoldsUpNoRankWhoseOutputIsTeed) {
+  Reader reader;
+  TestLauncher::Setup setup;
+  setup.out_fd = reader.write_end();
+  const std::string done = absl::StrCat(NewDirectory(), "/done");
+  TestLauncher launcher(
+      WithLogs(Shells(2, absl::StrCat("yes $RANK | head -n 5000000; printf last; echo $RANK >>", done), {"-t1"})),
+      setup);
+  reader.CloseWriteEnd();
+  ASSERT_TRUE(AwaitCondition([&] { return ReadFile(done).size() == 4; }));
+  std::map<std::string, int> count_of;
+  std::string last[2];
+  for (std::string& line : Lines(reader.ReadAll())) {
+    last[line[1] - '0'] = line;
+    ++count_of[line];
+  }
+  EXPECT_EQ(launcher.Wait().exit_code, 0);
+  EXPECT_THAT(count_of, testing::ElementsAre(testing::Pair("[0] 0", 5000000), testing::Pair("[0] last", 1),
+                                             testing::Pair("[1] 1", 5000000), testing::Pair("[1] last", 1)));
+  EXPECT_THAT(last, ElementsAre("[0] last", "[1] last"));
+}
+
+TEST_F(LaunchLogsTest, AJobThatIsToldToStopDoesNotWaitForAReaderOfWhatIsInFiles) {
+  Reader reader;
+  TestLauncher::Setup setup;
+  setup.out_fd = reader.write_end();
+  TestLauncher launcher(WithLogs(Shells(1, "yes", {"-t1", "--grace=1"})), setup);
+  reader.CloseWriteEnd();
+  ASSERT_TRUE(reader.AwaitAFullPipe());
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Wait().exit_code, 143);  // nobody has read a byte
+}
+
 TEST_F(LaunchLogsTest, AReaderThatStallsHoldsUpNothingThatGoesToFiles) {
   Reader reader;
   TestLauncher::Setup setup;

@@ -92,7 +92,7 @@ absl::Status LogDirectory::AddAttempt(int attempt, int num_ranks) {
 
 absl::StatusOr<UniqueFd> LogDirectory::MakeFile(int attempt, int local_rank, std::string_view name) {
   const std::string file = absl::StrCat(RankPath(attempt, local_rank), "/", name);
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   UniqueFd fd(openat(directory_.get(), file.c_str(), kFlags, kFileMode));
   if (!fd) return CannotMake(errno, absl::StrCat(path_, "/", file));
   return fd;

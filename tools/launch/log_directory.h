@@ -46,7 +46,7 @@ class LogDirectory {
   // Errors: by errno, with the path.
   absl::Status AddAttempt(int attempt, int num_ranks);
 
-  // Makes a file of a rank (kStdoutLog, kStderrLog) and opens it for writing. The descriptor is close-on-exec.
+  // Makes a file of a rank (kStdoutLog, kStderrLog) and opens it for writing and reading. The descriptor is close-on-exec.
   //
   // Errors: by errno, with the path.
   absl::StatusOr<UniqueFd> MakeFile(int attempt, int local_rank, std::string_view name);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/line_splitter.h"
 #include "cohort/tools/launch/output_tail.h"
 #include "cohort/tools/launch/unique_fd.h"
@@ -26,7 +27,7 @@ namespace cohort::launch {
 class RankOutput {
  public:
   // Reads of `pipe` must not block. `console` gets whole lines and must outlive this; nullptr if they are not shown.
-  // `file` is empty if there is none.
+  // `file` can be read as well; it is empty if there is none.
   RankOutput(UniqueFd pipe, std::string prefix, std::string* console, UniqueFd file)
       : pipe_(std::move(pipe)), file_(std::move(file)), lines_(std::move(prefix)), console_(console) {}
   RankOutput(UniqueFd pipe, std::string prefix, std::string& console)
@@ -35,7 +36,14 @@ class RankOutput {
   // -1 once the stream has ended.
   int fd() const { return pipe_ ? pipe_.get() : -1; }
 
-  bool is_shown() const { return console_ != nullptr; }
+  // Whether Read() may be called: not while the console is full, if it is needed.
+  bool may_read() const { return !is_shown() || has_room() || may_fall_behind(); }
+
+  // Whether the file has more than the console was given, because that was full. ShowMore() gives it a bounded amount
+  // of that; to be called while it has room.
+  bool is_behind() const { return unshown_bytes_ > 0; }
+  bool has_room() const { return console_->size() < Console::kMaxPendingBytes; }
+  void ShowMore();
 
   // The errno of the first write to the file that failed, or 0. What comes after that is not written to it: no file has
   // a hole.
@@ -47,19 +55,26 @@ class RankOutput {
   // Reads what is in the pipe now, and not what may come: a process that outlives the rank could write for ever.
   void Drain();
 
-  // The last of it: prints an unfinished line and closes the pipe.
+  // The last of it: closes the pipe and prints an unfinished line, unless something is behind: then after that.
   void Finish();
 
   std::vector<std::string> LastLines(int max_lines) const { return tail_.LastLines(max_lines); }
 
  private:
+  bool is_shown() const { return console_ != nullptr; }
+  // What was not shown can be read again.
+  bool may_fall_behind() const { return file_ && file_error_ == 0; }
   // Reads at most `max_bytes`; returns what read() does.
   ssize_t ReadSome(size_t max_bytes);
+  void Show(std::string_view bytes);
   void WriteToFile(std::string_view bytes);
 
   UniqueFd pipe_;
   UniqueFd file_;
   int file_error_ = 0;
+  off_t file_bytes_ = 0;
+  // The last of these, which the console was not given yet.
+  off_t unshown_bytes_ = 0;
   LineSplitter lines_;
   OutputTail tail_;
   std::string* console_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -107,7 +108,6 @@ TEST_F(RankOutputWithFileTest, TheFileHasEachByteAsItWasWritten) {
 
 TEST_F(RankOutputWithFileTest, WhatIsNotShownIsWrittenAndRemembered) {
   RankOutput output = Output(nullptr);
-  EXPECT_FALSE(output.is_shown());
   Write("one\ntwo");
   EXPECT_TRUE(output.Read());
   output.Finish();
@@ -123,6 +123,67 @@ TEST_F(RankOutputWithFileTest, AFullDiskIsAnErrorAndTheConsoleGoesOn) {
   Write("two\n");
   EXPECT_TRUE(output.Read());
   EXPECT_EQ(console_, "[3] one\n[3] two\n");
+}
+
+// --- A console that is full.
+
+TEST_F(RankOutputTest, WithoutAFileAFullConsoleIsWaitedFor) {
+  console_.assign(Console::kMaxPendingBytes, 'x');
+  EXPECT_FALSE(output_.may_read());
+  console_.clear();
+  EXPECT_TRUE(output_.may_read());
+}
+
+TEST_F(RankOutputWithFileTest, AFullConsoleIsNotWaitedForAndGetsTheRestLater) {
+  RankOutput output = Output(&console_);
+  Write("one\ntw");
+  EXPECT_TRUE(output.Read());
+  EXPECT_EQ(console_, "[3] one\n");
+  console_.assign(Console::kMaxPendingBytes, 'x');
+  EXPECT_TRUE(output.may_read());
+  Write("o\nthree\n");
+  EXPECT_TRUE(output.Read());
+  EXPECT_TRUE(output.is_behind());
+  EXPECT_EQ(console_.size(), Console::kMaxPendingBytes);
+
+  console_.clear();
+  Write("four");
+  EXPECT_TRUE(output.Read());
+  EXPECT_EQ(console_, "") << "nothing overtakes what is behind";
+  output.Finish();
+  EXPECT_EQ(console_, "");
+  while (output.is_behind()) output.ShowMore();
+  EXPECT_EQ(console_, "[3] two\n[3] three\n[3] four\n");
+  EXPECT_EQ(Contents(file_.get()), "one\ntwo\nthree\nfour");
+}
+
+TEST_F(RankOutputWithFileTest, WhatIsBehindIsShownInBoundedPieces) {
+  RankOutput output = Output(&console_);
+  console_.assign(Console::kMaxPendingBytes, 'x');
+  std::string expected;
+  for (int i = 0; i < 300; ++i) {
+    const std::string line(999, static_cast<char>('a' + i % 26));
+    expected += "[3] " + line + "\n";
+    Write(line + "\n");
+    EXPECT_TRUE(output.Read());
+  }
+  console_.clear();
+  output.ShowMore();
+  EXPECT_TRUE(output.is_behind());
+  EXPECT_LT(console_.size(), 70000);
+  while (output.is_behind()) output.ShowMore();
+  EXPECT_TRUE(console_ == expected);
+}
+
+TEST_F(RankOutputWithFileTest, AFileThatIsCutShortMeanwhileIsNotWaitedFor) {
+  RankOutput output = Output(&console_);
+  console_.assign(Console::kMaxPendingBytes, 'x');
+  Write("lost\n");
+  EXPECT_TRUE(output.Read());
+  ASSERT_EQ(ftruncate(file_.get(), 0), 0);
+  ASSERT_TRUE(output.is_behind());
+  output.ShowMore();
+  EXPECT_FALSE(output.is_behind());
 }
 
 }  // namespace

@@ -32,7 +32,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -176,6 +175,7 @@ void Supervisor::Turn() {
   if (deadline_.has_value() && Clock::now() >= *deadline_) OnDeadline();
   CheckLogFiles();
   UpdateStatus();
+  ShowMore();
   FlushConsole();
   if (phase_ == Phase::kDone) return;
   UpdateWatches();
@@ -198,21 +198,36 @@ void Supervisor::UpdateStatus() {
   status_.Update(static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), is_up)));
 }
 
+// What the console had no room for before.
+void Supervisor::ShowMore() {
+  for (Rank& rank : ranks_) {
+    for (RankOutput* output : {&rank.out, &rank.err}) {
+      while (output->is_behind() && output->has_room()) output->ShowMore();
+    }
+  }
+}
+
+bool Supervisor::HasMoreToShow(bool now) const {
+  const auto has_more = [now](const RankOutput& output) { return output.is_behind() && (!now || output.has_room()); };
+  return console_.error() == 0 && std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+           return has_more(rank.out) || has_more(rank.err);
+         });
+}
+
 void Supervisor::FlushConsole() {
   console_.Flush();
   if (console_.error() != 0 && exit_code_ == 0) {
     OnConsoleError(console_.error());
     console_.Flush();
   }
-  if (phase_ == Phase::kPrinting && console_.IsEmpty()) phase_ = Phase::kDone;
+  if (phase_ == Phase::kPrinting && console_.IsEmpty() && !HasMoreToShow(/*now=*/false)) phase_ = Phase::kDone;
 }
 
-// Output that is shown stays in the ranks' pipes while the console is full.
+// Output that is kept nowhere else stays in the ranks' pipes while the console is full.
 void Supervisor::UpdateWatches() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    const auto& [out, err] = std::tie(ranks_[i].out, ranks_[i].err);
-    SetWatched(!out.is_shown() || console_.HasRoom(Stream::kOut), out.fd(), {Source::kRankOut, i}, EPOLLIN);
-    SetWatched(!err.is_shown() || console_.HasRoom(Stream::kErr), err.fd(), {Source::kRankErr, i}, EPOLLIN);
+    SetWatched(ranks_[i].out.may_read(), ranks_[i].out.fd(), {Source::kRankOut, i}, EPOLLIN);
+    SetWatched(ranks_[i].err.may_read(), ranks_[i].err.fd(), {Source::kRankErr, i}, EPOLLIN);
   }
   for (const auto& file : console_.files()) {
     SetWatched(!file->pending.empty(), file->poll_fd(), {Source::kConsole}, EPOLLOUT);
@@ -225,6 +240,7 @@ void Supervisor::SetWatched(bool should_be, int fd, Event event, uint32_t events
 }
 
 std::optional<absl::Duration> Supervisor::TimeLeft() const {
+  if (HasMoreToShow(/*now=*/true)) return absl::ZeroDuration();
   const std::optional<absl::Duration> until_status = phase_ < Phase::kPrinting ? status_.TimeLeft() : std::nullopt;
   if (!deadline_.has_value()) return until_status;
   return std::min(absl::FromChrono(*deadline_ - Clock::now()), until_status.value_or(absl::InfiniteDuration()));

@@ -107,6 +107,8 @@ class Supervisor {
   void Turn();
   void OnAllEnded();
   void UpdateStatus();
+  void ShowMore();
+  bool HasMoreToShow(bool now) const;
   void FlushConsole();
   void UpdateWatches();
   void SetWatched(bool should_be, int fd, Event event, uint32_t events);
