@@ -215,7 +215,7 @@ TEST_F(LaunchLogsTest, AReaderThatStallsHoldsUpNoRankWhoseOutputIsTeed) {
   setup.out_fd = reader.write_end();
   const std::string done = absl::StrCat(NewDirectory(), "/done");
   TestLauncher launcher(
-      WithLogs(Shells(2, absl::StrCat("yes $RANK | head -n 5000000; printf last; echo $RANK >>", done), {"-t1"})),
+      WithLogs(Shells(2, absl::StrCat("yes $RANK | head -n 500000; printf last; echo $RANK >>", done), {"-t1"})),
       setup);
   reader.CloseWriteEnd();
   ASSERT_TRUE(AwaitCondition([&] { return ReadFile(done).size() == 4; }));
@@ -226,8 +226,8 @@ TEST_F(LaunchLogsTest, AReaderThatStallsHoldsUpNoRankWhoseOutputIsTeed) {
     ++count_of[line];
   }
   EXPECT_EQ(launcher.Wait().exit_code, 0);
-  EXPECT_THAT(count_of, testing::ElementsAre(testing::Pair("[0] 0", 5000000), testing::Pair("[0] last", 1),
-                                             testing::Pair("[1] 1", 5000000), testing::Pair("[1] last", 1)));
+  EXPECT_THAT(count_of, testing::ElementsAre(testing::Pair("[0] 0", 500000), testing::Pair("[0] last", 1),
+                                             testing::Pair("[1] 1", 500000), testing::Pair("[1] last", 1)));
   EXPECT_THAT(last, ElementsAre("[0] last", "[1] last"));
 }
 
