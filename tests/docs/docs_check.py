@@ -5,6 +5,7 @@ usage: docs_check.py FILE...      (FILE: a document of the checkout, as a runfil
 Checked:
   - docs/guarantees.md: each row `promise | stated in | proved by` names files that exist, and tests
     `//package:target` or `//package:target:Suite.Name` whose target and TEST exist
+  - docs/launching.md: each row of the table of launchers names a test in the same way
   - README.md: it has the two commands, and each `./bazelw` line names targets and configurations that exist
   - every document: each link to a file leads somewhere
 """
@@ -109,6 +110,20 @@ def check_guarantees(checkout, text):
     return problems
 
 
+def check_launchers(checkout, text):
+    """Returns what is wrong with the table of launchers, whose last column names a test of each row, a line each."""
+    rows = list(table_rows(text, "started by"))
+    if not rows:
+        return ["there is no table whose first column is 'started by'"]
+    problems = []
+    for row in rows:
+        where = f"'{row[0][:60]}'"
+        if not code(row[-1]):
+            problems.append(f"{where}: nothing in `...` under 'proved by'")
+        problems += [f"{where}: {found}" for proof in code(row[-1]) if (found := check_proof(checkout, proof))]
+    return problems
+
+
 def check_commands(checkout, text):
     """Returns what is wrong with the `./bazelw` lines of the README, a line each."""
     problems = [f"the README does not say: {command}" for command in COMMANDS if command not in text]
@@ -146,6 +161,8 @@ def main():
             problems += check_commands(checkout, text)
         if document.name == "guarantees.md":
             problems += [f"{document}: {problem}" for problem in check_guarantees(checkout, text)]
+        if document.name == "launching.md":
+            problems += [f"{document}: {problem}" for problem in check_launchers(checkout, text)]
     for problem in problems:
         print(problem)
     sys.exit(1 if problems else 0)

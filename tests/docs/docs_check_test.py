@@ -76,6 +76,16 @@ class DocsCheckTest(unittest.TestCase):
     def test_sees_that_the_table_is_gone(self):
         self.assertEqual(len(docs_check.check_guarantees(self.checkout, "No promises.\n")), 1)
 
+    def test_sees_a_launcher_without_a_test(self):
+        table = "| started by | known by | proved by |\n|---|---|---|\n| a | `A` | `//runtime:a_test:ATest.Holds` |\n"
+        for row, problems in (
+            ("", []),
+            ("| b | `B` | |\n", ["'b': nothing in `...` under 'proved by'"]),
+            ("| b | `B` | `//runtime:c_test` |\n", ["'b': there is no target //runtime:c_test"]),
+        ):
+            self.assertEqual(docs_check.check_launchers(self.checkout, table + row), problems)
+        self.assertEqual(len(docs_check.check_launchers(self.checkout, "No table.\n")), 1)
+
     def test_passes_commands_that_exist(self):
         self.assertEqual(docs_check.check_commands(self.checkout, README), [])
 
