@@ -48,13 +48,26 @@ absl::Status CheckNccl(const std::vector<RankFacts>& ranks) {
   return absl::OkStatus();
 }
 
+// True also of what is no address.
+bool IsLoopback(const std::string& host) {
+  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(host, 0);
+  return !endpoints.ok() || endpoints->front().is_loopback();
+}
+
 // OK unless gloo would have to connect two machines through an address that leads nowhere from the other one.
 absl::Status CheckGloo(const std::vector<RankFacts>& ranks) {
-  for (int rank = 1; rank < static_cast<int>(ranks.size()); ++rank) {
+  std::map<std::string, int> rank_at_host;
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    // Of machines behind one host, such as a container's bridge, each has the same address for its own.
+    const int other = rank_at_host.emplace(ranks[rank].gloo_host, rank).first->second;
+    if (ranks[other].network_stack != ranks[rank].network_stack && !IsLoopback(ranks[rank].gloo_host)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", other, " and rank ", rank, " are on different machines, and both have the address ",
+          ranks[rank].gloo_host, " for gloo: set GLOO_SOCKET_IFNAME to the network interface that connects them"));
+    }
     if (ranks[rank].network_stack == ranks[0].network_stack) continue;
     for (int on_loopback : {0, rank}) {
-      const absl::StatusOr<std::vector<Endpoint>> host = Resolve(ranks[on_loopback].gloo_host, 0);
-      if (host.ok() && !host->front().is_loopback()) continue;
+      if (!IsLoopback(ranks[on_loopback].gloo_host)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("rank 0 and rank ", rank, " are on different machines, but rank ", on_loopback,
                        "'s address for gloo is loopback (", ranks[on_loopback].gloo_host,

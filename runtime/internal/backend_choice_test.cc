@@ -158,6 +158,18 @@ TEST(ChooseBackendTest, GlooOnTwoMachinesNeedsAnAddressThatLeadsFromOneToTheOthe
   }
 }
 
+// A bridge of containers has one address on every machine.
+TEST(ChooseBackendTest, OneAddressOnTwoMachinesIsAnErrorThatNamesTheVariable) {
+  EXPECT_THAT(
+      ChooseBackend("gloo", {On("machine-1", "172.17.0.1", Facts(0)), On("machine-1", "172.17.0.1", Facts(1)),
+                             On("machine-2", "172.17.0.1", Facts(0))}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("rank 0 and rank 2"), HasSubstr("172.17.0.1"), HasSubstr("GLOO_SOCKET_IFNAME"))));
+  EXPECT_THAT(ChooseBackend("gloo", {On("machine-1", "10.0.0.1", Facts(0)), On("machine-2", "10.0.0.2", Facts(0)),
+                                     On("machine-2", "10.0.0.2", Facts(1))}),
+              IsOk());
+}
+
 TEST(ChooseBackendTest, AnUnknownBackendIsRefusedWithThoseThatThereAre) {
   EXPECT_THAT(CheckBackendName("mpi"),
               StatusIs(absl::StatusCode::kInvalidArgument,

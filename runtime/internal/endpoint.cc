@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -51,25 +53,32 @@ bool IsLinkLocal(const sockaddr* address) {
   return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
+bool IsUp(const ifaddrs& entry) { return (entry.ifa_flags & IFF_UP) != 0; }
+
+// The entry of the address that others are most likely to reach; null if there is none.
 const ifaddrs* FindInterface(const ifaddrs* list, std::string_view name) {
-  for (int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (Family(*entry) == family && name == entry->ifa_name) {
-        return entry;
-      }
-    }
+  const ifaddrs* found = nullptr;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (name != entry->ifa_name || !IsUp(*entry)) continue;
+    if (Family(*entry) == AF_INET) return entry;
+    if (Family(*entry) == AF_INET6 && (found == nullptr || IsLinkLocal(found->ifa_addr))) found = entry;
   }
-  return nullptr;
+  return found;
 }
 
-std::string InterfaceNames(const ifaddrs* list) {
-  std::vector<std::string> names;
+std::string Describe(const ifaddrs* list) {
+  std::map<std::string, std::vector<std::string>> properties;
+  std::vector<std::string> names;  // in the kernel's order
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (std::find(names.begin(), names.end(), entry->ifa_name) == names.end()) {
-      names.push_back(entry->ifa_name);
-    }
+    const auto [place, is_new] = properties.try_emplace(entry->ifa_name);
+    if (is_new) names.push_back(entry->ifa_name);
+    if (is_new && !IsUp(*entry)) place->second.push_back("(down)");
+    if (Family(*entry) == AF_INET || Family(*entry) == AF_INET6) place->second.push_back(EndpointOf(*entry).host());
   }
-  return absl::StrJoin(names, ", ");
+  return absl::StrJoin(names, ", ", [&](std::string* text, const std::string& name) {
+    const std::vector<std::string>& those = properties[name];
+    absl::StrAppend(text, name, " ", those.empty() ? "(no address)" : absl::StrJoin(those, " "));
+  });
 }
 
 }  // namespace
@@ -134,6 +143,15 @@ bool Endpoint::is_loopback() const {
   return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
 }
 
+bool Endpoint::is_one_host() const {
+  if (family() == AF_INET) {
+    const in_addr_t address = ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr);
+    return address != INADDR_ANY && address != INADDR_BROADCAST && !IN_MULTICAST(address);
+  }
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr;
+  return !IN6_IS_ADDR_UNSPECIFIED(&address) && !IN6_IS_ADDR_MULTICAST(&address);
+}
+
 std::string Endpoint::host() const {
   char host[NI_MAXHOST];
   const int error = getnameinfo(address(), size_, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
@@ -168,8 +186,9 @@ absl::StatusOr<std::vector<Endpoint>> InterfaceAddresses(std::string_view names)
   for (std::string_view name : absl::StrSplit(names, ',')) {
     const ifaddrs* entry = FindInterface(list.get(), name);
     if (entry == nullptr) {
-      return absl::NotFoundError(absl::StrCat("no network interface \"", name,
-                                              "\" with an address; this machine has: ", InterfaceNames(list.get())));
+      return absl::NotFoundError(
+          absl::StrCat("no network interface \"", absl::Utf8SafeCHexEscape(name),
+                       "\" that is up and has an address; this machine has: ", Describe(list.get())));
     }
     endpoints.push_back(EndpointOf(*entry));
   }
@@ -179,14 +198,18 @@ absl::StatusOr<std::vector<Endpoint>> InterfaceAddresses(std::string_view names)
 absl::StatusOr<Endpoint> FirstRoutableAddress(int family) {
   ABSL_ASSIGN_OR_RETURN(const Interfaces list, ListInterfaces());
   for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-    if (Family(*entry) == family && (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0 &&
+    if (Family(*entry) == family && IsUp(*entry) && (entry->ifa_flags & IFF_LOOPBACK) == 0 &&
         !IsLinkLocal(entry->ifa_addr)) {
       return EndpointOf(*entry);
     }
   }
-  return absl::NotFoundError(
-      absl::StrCat("no network interface with an ", family == AF_INET ? "IPv4" : "IPv6",
-                   " address that others can reach; this machine has: ", InterfaceNames(list.get())));
+  return absl::NotFoundError(absl::StrCat("no network interface with an ", family == AF_INET ? "IPv4" : "IPv6",
+                                          " address that others can reach; this machine has: ", Describe(list.get())));
+}
+
+std::string DescribeInterfaces() {
+  const absl::StatusOr<Interfaces> list = ListInterfaces();
+  return list.ok() ? Describe(list->get()) : std::string(list.status().message());
 }
 
 std::string NetworkStackId() {

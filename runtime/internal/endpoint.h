@@ -33,6 +33,8 @@ class Endpoint {
   int family() const { return storage_.ss_family; }
   int port() const;
   bool is_loopback() const;
+  // False for what stands for many addresses: "0.0.0.0", "::", and those of multicast and broadcast.
+  bool is_one_host() const;
 
   Endpoint WithPort(int port) const;
 
@@ -54,15 +56,19 @@ class Endpoint {
 // Errors: NotFound (the resolver's reason, with `host`).
 absl::StatusOr<std::vector<Endpoint>> Resolve(const std::string& host, int port);
 
-// Local. The first address of each of the interfaces in `names`, separated by commas ("eth0,eth1"): IPv4 if it has one.
+// Local. An address of each of the interfaces in `names`, separated by commas ("eth0,eth1"): the first of IPv4 if it has one,
+// or of IPv6 that is not link-local.
 //
-// Errors: NotFound, naming the interface without an address and those that this machine has.
+// Errors: NotFound, naming the interface that is not there, is down, or has no address, and what this machine has.
 absl::StatusOr<std::vector<Endpoint>> InterfaceAddresses(std::string_view names);
 
 // Local. The first address of this machine that others may reach: up, not loopback and not link-local.
 //
 // Errors: NotFound.
 absl::StatusOr<Endpoint> FirstRoutableAddress(int family);
+
+// Local. The network interfaces of this machine, for errors: "lo 127.0.0.1 ::1, eth0 10.0.0.5, eth1 (down)".
+std::string DescribeInterfaces();
 
 // Local. The same on two processes exactly if they share a network stack, so that loopback connects them: the kernel's
 // boot and the network namespace.

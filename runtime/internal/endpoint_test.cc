@@ -1,12 +1,17 @@
 #include "cohort/runtime/internal/endpoint.h"
 
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +45,15 @@ TEST(EndpointTest, KnowsLoopback) {
   EXPECT_FALSE(OnlyOne("fd00::1", 1).is_loopback());
 }
 
+TEST(EndpointTest, KnowsWhatStandsForManyHosts) {
+  for (const char* many : {"0.0.0.0", "255.255.255.255", "224.0.0.1", "239.255.255.255", "::", "ff02::1"}) {
+    EXPECT_FALSE(OnlyOne(many, 1).is_one_host()) << many;
+  }
+  for (const char* one : {"127.0.0.1", "10.0.0.255", "223.255.255.255", "240.0.0.1", "::1", "fd00::1", "fe80::1"}) {
+    EXPECT_TRUE(OnlyOne(one, 1).is_one_host()) << one;
+  }
+}
+
 TEST(EndpointTest, WildcardIsEveryAddressOfTheFamily) {
   EXPECT_EQ(Endpoint::Wildcard(AF_INET, 80).ToString(), "0.0.0.0:80");
   EXPECT_EQ(Endpoint::Wildcard(AF_INET6, 80).ToString(), "[::]:80");
@@ -57,9 +71,36 @@ TEST(InterfaceAddressesTest, FindsLoopback) {
   EXPECT_EQ(endpoints->front().host(), "127.0.0.1");
 }
 
-TEST(InterfaceAddressesTest, NamesTheInterfaceThatIsNotThereAndThoseThatAre) {
-  EXPECT_THAT(InterfaceAddresses("lo,eth77"),
-              StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("\"eth77\""), HasSubstr("this machine has: lo"))));
+class NoInterfaceTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Names, NoInterfaceTest,
+                         testing::Values("eth77", "lo,eth77", "", "lo,", ",lo", " lo", "lo lo", "l", "lo0", "^lo",
+                                         "127.0.0.1", "=lo", "lo;eth0",
+                                         "an interface whose name is much too long for one"));
+
+TEST_P(NoInterfaceTest, IsNamedWithThoseThatThereAre) {
+  EXPECT_THAT(InterfaceAddresses(GetParam()),
+              StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("no network interface \""),
+                                                          HasSubstr("this machine has: "), HasSubstr("lo 127.0.0.1"))));
+}
+
+TEST(InterfaceAddressesTest, NamesTheOneThatIsNotThere) {
+  EXPECT_THAT(InterfaceAddresses("lo,eth77"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"eth77\"")));
+  EXPECT_THAT(InterfaceAddresses("\x1b[31m"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"\\x1b[31m\"")));
+}
+
+// In a network namespace of its own, whose loopback is down.
+TEST(InterfaceAddressesTest, AnInterfaceThatIsDownIsNoneAndIsSaidToBe) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(2);
+    const absl::StatusOr<std::vector<Endpoint>> endpoints = InterfaceAddresses("lo");
+    _exit(absl::IsNotFound(endpoints.status()) && absl::StrContains(endpoints.status().message(), "lo (down)") ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(NetworkStackIdTest, IsTheSameAgain) {

@@ -26,6 +26,7 @@ namespace {
 
 // An address that nobody answers from (a firewall that drops) must not use up the time of the others.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
@@ -64,20 +65,46 @@ bool IsOurs(const Endpoint& endpoint) {
          (bind(fd.get(), endpoint.WithPort(0).address(), endpoint.size()) == 0 || !IsNoAddressOfOurs(errno));
 }
 
-absl::StatusOr<MeetingPoint> ListenEverywhere(const RankInfo& info, int family) {
-  ABSL_ASSIGN_OR_RETURN(const Endpoint routable, FirstRoutableAddress(family));
-  const Endpoint everywhere = Endpoint::Wildcard(family, info.master_port);
-  MeetingPoint point = {.local_host = routable.host()};
-  if (const int error = Listen(everywhere, point.listener); error != 0) return ListenError(info, everywhere, error);
-  return point;
+absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
+  return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": this machine has no such address; tried ",
+                                                 tried, "; it has: ", DescribeInterfaces()));
 }
 
-absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
+absl::Status NotOneHost(const RankInfo& info, const Endpoint& endpoint) {
   return absl::InvalidArgumentError(
-      absl::StrCat(MeetingPointName(info), ": this machine has no such address; tried ", tried));
+      absl::StrCat(MeetingPointName(info), ": ", endpoint.host(),
+                   " is not the address of one machine; 127.0.0.1 will do if all ranks are on "
+                   "this one, which has: ",
+                   DescribeInterfaces()));
 }
 
 bool SpansNodes(const RankInfo& info) { return info.local_world_size < info.world_size; }
+
+// OK if a connection to one of `endpoints`, none of which is this machine's, gets somewhere: to the listener, if some
+// router translates addresses.
+absl::Status CheckThatOneLeadsHere(const RankInfo& info, const std::vector<Endpoint>& endpoints) {
+  const SteadyTime deadline = After(SteadyNow(), kProbeTimeout);
+  std::vector<std::string> errors;
+  for (const Endpoint& endpoint : endpoints) {
+    const absl::Status status = ConnectTo(endpoint.host(), endpoint.port(), deadline).status();
+    if (status.ok()) return status;
+    errors.emplace_back(status.message());
+  }
+  return NoSuchAddress(info, absl::StrJoin(errors, "; "));
+}
+
+absl::StatusOr<MeetingPoint> ListenEverywhere(const RankInfo& info, const std::vector<Endpoint>& endpoints) {
+  const int family = endpoints.front().family();
+  const Endpoint everywhere = Endpoint::Wildcard(family, info.master_port);
+  MeetingPoint point;
+  if (const int error = Listen(everywhere, point.listener); error != 0) return ListenError(info, everywhere, error);
+  if (!SpansNodes(info)) {
+    ABSL_RETURN_IF_ERROR(CheckThatOneLeadsHere(info, endpoints));
+  }
+  ABSL_ASSIGN_OR_RETURN(const Endpoint routable, FirstRoutableAddress(family));
+  point.local_host = routable.host();
+  return point;
+}
 
 absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint, SteadyTime deadline) {
   ABSL_ASSIGN_OR_RETURN(UniqueFd fd, ConnectTo(endpoint.host(), endpoint.port(),
@@ -99,28 +126,33 @@ absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint
 struct Attempt {
   std::optional<Visit> visit;
   std::string error;
-  bool is_hopeless = false;  // this machine has no way to any of the addresses, and will not get one
+  absl::Status hopeless;  // not OK: this machine has no way to any of the addresses, and will not get one
 };
 
 Attempt TryOnce(const RankInfo& info, SteadyTime deadline) {
   const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
   if (!endpoints.ok()) return {.error = std::string(endpoints.status().message())};
-  Attempt attempt = {.is_hopeless = true};
+  Attempt attempt;
+  bool is_hopeless = true;
   std::vector<std::string> errors;
   for (const Endpoint& endpoint : *endpoints) {
+    if (!endpoint.is_one_host()) return {.hopeless = NotOneHost(info, endpoint)};
     absl::StatusOr<Visit> visit = ConnectOnce(info, endpoint, deadline);
     if (visit.ok()) return {.visit = *std::move(visit)};
     errors.emplace_back(visit.status().message());
-    attempt.is_hopeless = attempt.is_hopeless && endpoint.is_loopback() && !IsOurs(endpoint);
+    is_hopeless = is_hopeless && endpoint.is_loopback() && !IsOurs(endpoint);
   }
   attempt.error = absl::StrJoin(errors, "; ");
+  if (is_hopeless) attempt.hopeless = NoSuchAddress(info, attempt.error);
   return attempt;
 }
 
 }  // namespace
 
 std::string MeetingPointName(const RankInfo& info) {
-  return absl::StrCat("MASTER_ADDR=", info.master_addr, " MASTER_PORT=", info.master_port);
+  return absl::StrCat("MASTER_ADDR=", info.master_addr, " MASTER_PORT=", info.master_port,
+                      info.master_derived_from.empty() ? "" : ", derived from the variables of ",
+                      info.master_derived_from);
 }
 
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
@@ -130,6 +162,7 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
   }
   std::vector<std::string> tried;
   for (const Endpoint& endpoint : *endpoints) {
+    if (!endpoint.is_one_host()) return NotOneHost(info, endpoint);
     if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
       continue;  // the others know this name by another address
     }
@@ -141,7 +174,7 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
   }
   const Endpoint& first = endpoints->front();
   if (IsLoopbackByName(info.master_addr, first)) return NoSuchAddress(info, absl::StrJoin(tried, ", "));
-  return ListenEverywhere(info, first.family());
+  return ListenEverywhere(info, *endpoints);
 }
 
 absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline) {
@@ -150,7 +183,7 @@ absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadlin
   while (true) {
     Attempt attempt = TryOnce(info, deadline);
     if (attempt.visit.has_value()) return *std::move(attempt.visit);
-    if (attempt.is_hopeless) return NoSuchAddress(info, attempt.error);
+    ABSL_RETURN_IF_ERROR(attempt.hopeless);
     absl::SleepFor(std::min(pause, Between(SteadyNow(), deadline)));
     pause = std::min(2 * pause, kLongestPause);
     if (SteadyNow() >= deadline) {

@@ -32,11 +32,13 @@ struct Visit {
 
 // Local. Listens at MASTER_ADDR:MASTER_PORT, on that address alone if it is one of this machine's. It is not always:
 // behind address translation, or if this machine calls itself 127.0.1.1 while others know it by a real address. Then it
-// listens on all addresses of the family and tells the others the first routable one.
+// listens on all addresses of the family and tells the others the first routable one. If all ranks are on this machine it
+// makes sure first, within 2 s, that MASTER_ADDR leads here.
 //
 // Errors:
 //   AlreadyExists    somebody listens there already
-//   InvalidArgument  no address of MASTER_ADDR, or a loopback address that this machine does not have
+//   InvalidArgument  no address of MASTER_ADDR; one that is not of one host; a loopback address that this machine does not
+//                    have; or, where all ranks are on this machine, one that leads elsewhere (lists those it has)
 //   others           by errno
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info);
 
@@ -45,10 +47,11 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info);
 //
 // Errors:
 //   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it
-//   InvalidArgument   a loopback address that this machine does not have: waiting would not help
+//   InvalidArgument   a loopback address that this machine does not have, or one that is not of one host: waiting would
+//                     not help
 absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline);
 
-// "MASTER_ADDR=localhost MASTER_PORT=29500".
+// "MASTER_ADDR=localhost MASTER_PORT=29500", and whether one of them was derived.
 std::string MeetingPointName(const RankInfo& info);
 
 }  // namespace cohort::internal

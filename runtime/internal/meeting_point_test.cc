@@ -70,6 +70,39 @@ TEST(OpenMeetingPointTest, SaysThatANameHasNoAddress) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("MASTER_ADDR=no-such-host.invalid")));
 }
 
+class ManyHostsTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Addresses, ManyHostsTest,
+                         testing::Values("0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"));
+
+TEST_P(ManyHostsTest, AreNoPlaceToMeetAndTheErrorSaysWhatThereIs) {
+  const auto refuses = StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(HasSubstr(absl::StrCat("MASTER_ADDR=", GetParam())),
+                                      HasSubstr("is not the address of one machine"), HasSubstr("lo 127.0.0.1")));
+  EXPECT_THAT(OpenMeetingPoint(Info(GetParam(), 29500)), refuses);
+  EXPECT_THAT(VisitMeetingPoint(Info(GetParam(), 29500), After(SteadyNow(), absl::Minutes(1))), refuses);
+}
+
+// The test's network leads nowhere.
+TEST(OpenMeetingPointTest, AnAddressOfAnotherMachineIsAnErrorWhereAllRanksAreOnThisOne) {
+  if (FirstRoutableAddress(AF_INET).ok() || FirstRoutableAddress(AF_INET6).ok()) {
+    GTEST_SKIP() << "there is a network here, and nobody there may be bothered";
+  }
+  for (const char* elsewhere : {"10.1.2.3", "fd00::1:2:3"}) {
+    const ReservedPort port;
+    EXPECT_THAT(OpenMeetingPoint(Info(elsewhere, port.number())),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(absl::StrCat("MASTER_ADDR=", elsewhere)), HasSubstr("no such address"),
+                               HasSubstr("it has: lo 127.0.0.1"))));
+  }
+}
+
+TEST(MeetingPointNameTest, SaysWhatWasDerived) {
+  RankInfo info = Info("n01", 20776);
+  EXPECT_EQ(MeetingPointName(info), "MASTER_ADDR=n01 MASTER_PORT=20776");
+  info.master_derived_from = "Slurm";
+  EXPECT_EQ(MeetingPointName(info), "MASTER_ADDR=n01 MASTER_PORT=20776, derived from the variables of Slurm");
+}
+
 TEST(VisitMeetingPointTest, ConnectsOnceSomebodyListens) {
   const ReservedPort port;
   const RankInfo info = Info("127.0.0.1", port.number());
