@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/error_file.h"
 #include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/backend_choice.h"
 #include "cohort/runtime/internal/control_plane.h"
@@ -218,9 +219,7 @@ class Newcomer {
   std::unique_ptr<JobStore> agent_store_;  // null unless there is one
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupOptions options) {
+absl::StatusOr<std::unique_ptr<ProcessGroup>> FormGroup(InitProcessGroupOptions options) {
   ABSL_RETURN_IF_ERROR(CheckOptions(options));
   if (!options.rank_info.has_value()) {
     ABSL_ASSIGN_OR_RETURN(options.rank_info, RankInfoFromEnvironment());
@@ -236,6 +235,15 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupO
   ABSL_ASSIGN_OR_RETURN(std::unique_ptr<TorchBackend> backend,
                         Newcomer(info, options, std::move(gloo_hosts)).Connect());
   return std::make_unique<ProcessGroup>(info, std::move(backend), ProcessGroup::Options{.timeout = options.timeout});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupOptions options) {
+  LocateErrorFile();
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> group = FormGroup(std::move(options));
+  if (!group.ok()) WriteErrorFile(group.status());
+  return group;
 }
 
 }  // namespace cohort

@@ -44,6 +44,9 @@ struct InitProcessGroupOptions {
 // device stays what it is. A collective that takes too long never ends the process: LibTorch's watchdog is told so
 // through the variables TORCH_NCCL_ASYNC_ERROR_HANDLING and TORCH_NCCL_ENABLE_MONITORING, unless they are set already.
 //
+// What goes wrong, here and in the group later, is left in the file that TORCHELASTIC_ERROR_FILE names, for the launcher to
+// show: see error_file.h.
+//
 // Environment, besides RankInfo's: GLOO_SOCKET_IFNAME=IF[,IF...] names the network interfaces that gloo listens on;
 // without it, that is the address by which this machine reaches MASTER_ADDR. The main rank listens at MASTER_ADDR alone
 // where it can, so on loopback alone if that is loopback. No name but MASTER_ADDR is looked up, and numbers are not.

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/runtime/error_file.h"
 #include "cohort/runtime/process_group.h"
 
 namespace cohort {
@@ -30,11 +31,13 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 void ReportError(const absl::Status& status) {
+  WriteErrorFile(status);
   absl::FPrintF(stderr, "error: %s\n", internal::Printable(status.message()));
   std::fflush(stderr);
 }
 
 void ReportError(ProcessGroup& group, const absl::Status& status) {
+  WriteErrorFile(status);
   if (group.is_main()) ReportError(status);
   const bool main_has_written = group.Agree("the error is written", absl::OkStatus()).ok();
   if (!group.is_main() && !main_has_written) ReportError(status);

@@ -28,6 +28,8 @@ enum ExitCode : int {
 
 ExitCode ExitCodeOf(const absl::Status& status);
 
+// What the functions below write, they leave in the rank's error file as well (cohort/runtime/error_file.h).
+
 // Collective, unless the group is poisoned. Writes `status`, an error that this rank's last collective returned, to
 // stderr. An error that all ranks share is written by the main rank alone, and no rank returns before that: a launcher
 // stops all ranks when the first exits. If the ranks can no longer agree, each that is left writes its own.

@@ -181,6 +181,14 @@ absl::Status Interleaves(Rank& self) {
 
 // ---- Failures ----
 
+// The operation ends well on every rank before this returns on `last`. A barrier that is over there need not be over elsewhere:
+// what that rank does next could fail it.
+absl::Status EndsLastOn(int last, Rank& self, Operation operation) {
+  ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
+  self.evidence.Note("through");
+  return self.group.rank() == last ? self.evidence.Await("through", self.group.world_size()) : absl::OkStatus();
+}
+
 absl::Status NamesTheDead(Rank& self, int victim, Operation operation) {
   const int size = self.group.world_size();
   ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
@@ -194,7 +202,7 @@ absl::Status NamesTheDead(Rank& self, int victim, Operation operation) {
 }
 
 absl::Status NamesWhoDiedBefore(Rank& self, int victim, Operation operation) {
-  ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
+  ABSL_RETURN_IF_ERROR(EndsLastOn(victim, self, operation));
   if (self.group.rank() == victim) {
     self.evidence.Note("dying");
     self.die();
@@ -300,14 +308,14 @@ absl::Status MissesWhoHasLeft(Rank& self, Operation operation) {
 
 // A rank that returns from its program without Shutdown: not a crash, and no riddle for the others.
 absl::Status MissesWhoForgotToLeave(Rank& self, int leaver, Operation operation) {
-  ABSL_RETURN_IF_ERROR(ExpectOk(operation(self.group)));
+  ABSL_RETURN_IF_ERROR(EndsLastOn(leaver, self, operation));
   if (self.group.rank() == leaver) return absl::OkStatus();
   return ExpectError(operation(self.group), absl::StatusCode::kFailedPrecondition,
                      {absl::StrCat("rank ", leaver, " has left")});
 }
 
 absl::Status LeavesAFailedGroupAtOnce(Rank& self, int victim) {
-  ABSL_RETURN_IF_ERROR(ExpectOk(self.group.Barrier()));
+  ABSL_RETURN_IF_ERROR(EndsLastOn(victim, self, DoBarrier));
   if (self.group.rank() == victim) self.die();
   ABSL_RETURN_IF_ERROR(ExpectError(self.group.Barrier(), absl::StatusCode::kUnavailable, {RankName(victim)}));
   return ExpectOk(self.group.Shutdown());

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "cohort/runtime/error_file.h"
 #include "cohort/runtime/internal/breakable_backend.h"
 #include "cohort/runtime/internal/control_plane.h"
 #include "cohort/runtime/internal/exception_status.h"
@@ -62,7 +63,9 @@ TorchBackend::TorchBackend(absl_nonnull std::unique_ptr<ControlPlane> control)
     : wait_(std::make_shared<OperationWait>()),
       open_operations_(std::make_shared<OpenOperations>()),
       control_(std::move(control)) {
-  control_->SetPoisonHandler([wait = wait_, operations = open_operations_](const absl::Status&) {
+  control_->SetPoisonHandler([wait = wait_, operations = open_operations_](const absl::Status& cause) {
+    // First: once the caller hears of it the process may end.
+    WriteErrorFile(cause);
     wait->Poison();
     operations->Poison();
   });

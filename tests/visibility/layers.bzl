@@ -13,6 +13,7 @@ LAYERS = [
         [
             "//runtime",
             "//runtime:distributed_data_parallel",
+            "//runtime:error_file",
             "//runtime:init_process_group",
             "//runtime:tensor_collectives",
         ],
