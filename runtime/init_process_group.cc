@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -80,7 +81,8 @@ absl::StatusOr<std::vector<std::string>> GlooHostsByInterface() {
   if (names == nullptr) return std::vector<std::string>();
   const absl::StatusOr<std::vector<internal::Endpoint>> endpoints = internal::InterfaceAddresses(names);
   if (!endpoints.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(kInterfaceVariable, "=", names, ": ", endpoints.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(kInterfaceVariable, "=", absl::Utf8SafeCHexEscape(names), ": ",
+                                                   endpoints.status().message()));
   }
   std::vector<std::string> hosts;
   for (const internal::Endpoint& endpoint : *endpoints) hosts.push_back(endpoint.host());

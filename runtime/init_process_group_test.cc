@@ -180,7 +180,9 @@ TEST(BadInputTest, IsRefusedBeforeAnySocketIsOpened) {
       {"gloo", {{"RANK", "2"}}, {"RANK", "2"}},
       {"gloo", {{"MASTER_PORT", "65536"}}, {"MASTER_PORT", "65536"}},
       {"gloo", {{"MASTER_ADDR", ""}}, {"MASTER_ADDR"}},
-      {"gloo", {{"GLOO_SOCKET_IFNAME", "eth77"}}, {"GLOO_SOCKET_IFNAME=eth77", "lo"}},
+      {"gloo", {{"GLOO_SOCKET_IFNAME", "eth77"}}, {"GLOO_SOCKET_IFNAME=eth77", "this machine has: lo 127.0.0.1"}},
+      {"gloo", {{"GLOO_SOCKET_IFNAME", "lo,"}}, {"GLOO_SOCKET_IFNAME=lo,", "\"\"", "this machine has: lo 127.0.0.1"}},
+      {"gloo", {{"GLOO_SOCKET_IFNAME", "127.0.0.1"}}, {"no network interface \"127.0.0.1\"", "lo 127.0.0.1"}},
       {"mpi", {}, {"\"mpi\"", "auto", "gloo", "nccl"}},
   };
   for (const BadInput& input : inputs) {
@@ -314,6 +316,72 @@ TEST(AddressTest, TheMachinesOwnNameNeedNotLeadAnywhere) {
       EXPECT_EQ(line, "getaddrinfo 127.0.0.1");
     }
   }
+}
+
+TEST(AddressTest, ANameIsLookedUpByTheSystemsResolver) {
+  ScriptedJob job(2, "node.test");
+  std::vector<ScriptedRank> ranks = StartAll(
+      job, 2, {"init=gloo", "barrier", "shutdown"},
+      {{"LD_PRELOAD", Runfile("runtime/testing/libnetwork_shim.so")}, {"NETWORK_SHIM_ADDRESS", "node.test=127.0.0.1"}});
+  ExpectSuccess(ranks);
+}
+
+// All ranks are on this machine, so the main rank can tell. (Nothing is ever sent to an address that begins with 0.)
+TEST(AddressTest, ANameThatLeadsElsewhereIsAnErrorOnTheMainRankThatSaysWhatThereIs) {
+  ScriptedJob job(2, "node.test");
+  std::vector<ScriptedRank> ranks = StartAll(
+      job, 1, {"init=gloo"},
+      {{"LD_PRELOAD", Runfile("runtime/testing/libnetwork_shim.so")}, {"NETWORK_SHIM_ADDRESS", "node.test=0.0.0.1"}});
+  ExpectFailure(ranks, "INVALID_ARGUMENT",
+                AllOf(HasSubstr("MASTER_ADDR=node.test"), HasSubstr("0.0.0.1"), HasSubstr("lo 127.0.0.1")));
+  EXPECT_LT(ranks[0].Reports()[0].took, absl::Seconds(30)) << "it waited for the others";
+}
+
+TEST(AddressTest, AnAddressThatIsNotOfOneMachineIsAnErrorOnAllRanks) {
+  ScriptedJob job(2, "0.0.0.0");
+  std::vector<ScriptedRank> ranks = StartAll(job, 2, {"init=gloo"});
+  ExpectFailure(ranks, "INVALID_ARGUMENT", AllOf(HasSubstr("MASTER_ADDR=0.0.0.0"), HasSubstr("127.0.0.1")));
+}
+
+// ---- Other launchers: what they set is the business of launcher_environments_test ----
+
+const Environment kNothingOfTorchrun = {{"RANK", ""},        {"WORLD_SIZE", ""},
+                                        {"LOCAL_RANK", ""},  {"LOCAL_WORLD_SIZE", ""},
+                                        {"MASTER_ADDR", ""}, {"MASTER_PORT", ""}};
+
+// Every rank finds the same place, and finds it free: the network of the test is its own.
+void ExpectToMeet(const std::vector<Environment>& environments) {
+  ScriptedJob job(static_cast<int>(environments.size()));
+  std::vector<ScriptedRank> ranks;
+  for (size_t rank = 0; rank < environments.size(); ++rank) {
+    Environment changes = environments[rank];
+    changes.insert(kNothingOfTorchrun.begin(), kNothingOfTorchrun.end());
+    ranks.push_back(
+        job.Start(static_cast<int>(rank), {"init=gloo", "identity", "barrier", "sum=3", "shutdown"}, changes));
+  }
+  ExpectSuccess(ranks);
+  for (size_t rank = 0; rank < environments.size(); ++rank) {
+    EXPECT_EQ(ranks[rank].Reports()[1].text, absl::StrCat(rank, " 2 ", rank, " 2 gloo"));
+  }
+}
+
+TEST(LauncherTest, RanksOfASlurmStepMeet) {
+  const Environment step = {{"SLURM_JOB_ID", "4711"},           {"SLURM_STEP_ID", "2"},
+                            {"SLURM_STEP_NUM_TASKS", "2"},      {"SLURM_NODEID", "0"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_STEP_NODELIST", "n01"}};
+  std::vector<Environment> ranks(2, step);
+  for (int rank : {0, 1}) ranks[rank]["SLURM_PROCID"] = ranks[rank]["SLURM_LOCALID"] = absl::StrCat(rank);
+  ExpectToMeet(ranks);
+}
+
+TEST(LauncherTest, RanksOfAnMpirunMeet) {
+  const Environment job = {
+      {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "prterun-node-28@1"}};
+  std::vector<Environment> ranks(2, job);
+  for (int rank : {0, 1}) {
+    ranks[rank]["OMPI_COMM_WORLD_RANK"] = ranks[rank]["OMPI_COMM_WORLD_LOCAL_RANK"] = absl::StrCat(rank);
+  }
+  ExpectToMeet(ranks);
 }
 
 TEST(AddressTest, ANameWithoutAnAddressIsAnErrorOnTheMainRank) {
