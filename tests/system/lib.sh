@@ -48,6 +48,3 @@ await() {
 }
 
 free_port() { "$torch_python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-
-# The processes of this machine that have VARIABLE=VALUE in their environment.
-processes_with() { grep -lzx -e "$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n' || true; }

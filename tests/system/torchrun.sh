@@ -35,10 +35,10 @@ cmp static_2/model_epoch_1.pth standalone_2/model_epoch_1.pth || fail "the model
 # A rank that is killed: torchrun starts all of them again, and they go on from the last checkpoint.
 kill_a_rank() {
   await 60 test -e restarted/latest
-  await 10 grep -q . <(processes_with TORCHELASTIC_RESTART_COUNT=0)
-  local pid
-  for pid in $(processes_with TORCHELASTIC_RESTART_COUNT=0); do
-    grep -qzx RANK=1 "/proc/$pid/environ" && [[ $(readlink "/proc/$pid/exe") == *linear* ]] && kill -KILL "$pid" && return
+  local folder
+  for folder in /proc/[0-9]*; do
+    [[ $(readlink "$folder/cwd") == "$PWD" && $(readlink "$folder/exe") == *linear* ]] || continue
+    grep -qzx RANK=1 "$folder/environ" && kill -KILL "${folder#/proc/}" && return
   done
   fail "there is no rank 1 to kill"
 }
