@@ -19,10 +19,12 @@
 #include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/dry_run.h"
 #include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/log_directory.h"
 #include "cohort/tools/launch/options.h"
 #include "cohort/tools/launch/output_plan.h"
 #include "cohort/tools/launch/port_reservation.h"
+#include "cohort/tools/launch/process_title.h"
 #include "cohort/tools/launch/restarts.h"
 #include "cohort/tools/launch/signals.h"
 #include "cohort/tools/launch/supervisor.h"
@@ -86,13 +88,13 @@ absl::StatusOr<std::optional<LogDirectory>> MakeLogDirectory(const Options& opti
 }
 
 // In the process that looks after the ranks.
-absl::StatusOr<int> Supervise(const Job& job, int front_fd) {
-  ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
+absl::StatusOr<int> Supervise(const Job& job, FrontLink front) {
+  ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::OpenForChildren());
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  return RunAttempts(job, front_fd, signals, console);
+  return RunAttempts(job, std::move(front), signals, console);
 }
 
-absl::StatusOr<int> Launch(const Options& options, Environment environment) {
+absl::StatusOr<int> Launch(const Options& options, Environment environment, char** argv) {
   ABSL_ASSIGN_OR_RETURN(const std::optional<PortReservation> reservation, ReservePort(options));
   const int master_port = reservation.has_value() ? reservation->port() : *options.master_port;
   Job job = {
@@ -112,8 +114,11 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment) {
   if (options.dry_run) return Print(DescribeRanks(job.plan, job.environment, job.command, options.outputs));
   ABSL_ASSIGN_OR_RETURN(std::optional<LogDirectory> logs, MakeLogDirectory(options, job));
   if (logs.has_value()) job.logs = &*logs;
-  return RunInSupervisorProcess([&](int front_fd) {
-    const absl::StatusOr<int> exit_code = Supervise(job, front_fd);
+  const pid_t front_pid = getpid();
+  return RunInSupervisorProcess([&](FrontLink front) {
+    SetProcessTitle(argv, "rank-keeper", absl::StrCat(" of ", front_pid));
+    const absl::StatusOr<int> exit_code = Supervise(job, std::move(front));
+    if (getppid() != front_pid) logs.reset();  // which the process in front would have done
     return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
   });
 }
@@ -125,7 +130,7 @@ int Main(int argc, char** argv) {
   if (!options.ok()) return Complain(absl::StrCat(options.status().message(), " (see launch --help)"), kExitUsage);
   if (options->help) return Print(HelpText());
   if (options->explain) return Print(ExplainRankInfoFromEnvironment());
-  const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment));
+  const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment), argv);
   return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
 }
 

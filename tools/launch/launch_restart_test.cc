@@ -101,6 +101,17 @@ TEST(LaunchRestartTest, ARequestToStopDuringThePauseEndsTheJob) {
   EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
 }
 
+TEST(LaunchRestartTest, TheSignalToSaveAndStopEndsTheJobDuringThePauseToo) {
+  // Whoever sends it takes the machine away soon.
+  TestLauncher launcher(Shells(2, "exit 3", {"--max-restarts=9"}));
+  ASSERT_TRUE(launcher.AwaitErr("restart 1 of at most 9"));
+  launcher.Signal(SIGUSR2);
+  launcher.Signal(SIGUSR1);
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(Lines(result.err), Contains("launch: received SIGUSR1: no restart"));
+}
+
 TEST(LaunchRestartTest, NothingSurvivesALauncherThatIsKilledDuringThePause) {
   TestLauncher launcher(Shells(2, "exit 3", {"--max-restarts=9"}));
   ASSERT_TRUE(launcher.AwaitErr("restart 2 of at most 9"));

@@ -174,6 +174,19 @@ TEST(LaunchStopTest, WhatNotEvenSigkillEndsIsNamedAndNotWaitedFor) {
               Contains("launch: left behind, as not even SIGKILL ended them: processes of ranks 0, 1"));
 }
 
+TEST(LaunchStopTest, RanksAreNotStartedAgainBesideOneThatCouldNotBeKilled) {
+  const std::string directory = NewDirectory();
+  TestLauncher launcher(Shells(2,
+                               absl::StrCat("[ $RANK = 0 ] && exec ", Subject(), " unkillable; until [ -e ", directory,
+                                            "/go ]; do sleep 0.01; done; exit 3"),
+                               {"--grace=0", "--max-restarts=3"}));
+  ASSERT_TRUE(launcher.AwaitOut("[0] traced\n"));
+  WriteFile(absl::StrCat(directory, "/go"), "");
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("left behind"), Not(HasSubstr("again"))));
+}
+
 TEST(LaunchStopTest, TheRealProgramUnderAShellHasTheGraceTimeToo) {
   // The shell dies of SIGTERM at once; what it runs saves something first.
   const std::string directory = NewDirectory();
@@ -260,12 +273,70 @@ void AwaitDeafFamilies(const TestLauncher& launcher) {
   ASSERT_TRUE(AwaitCondition([&] { return Lines(launcher.out()).size() == 7; })) << launcher.out();
 }
 
+// The launcher's other process.
+pid_t RankKeeper(const TestLauncher& launcher) {
+  const pid_t pid =
+      atoi(ReadFile(absl::StrCat("/proc/", launcher.pid(), "/task/", launcher.pid(), "/children")).c_str());
+  EXPECT_GT(pid, 0);
+  return pid;
+}
+
 TEST(LaunchStopTest, NothingSurvivesALauncherThatIsKilled) {
-  TestLauncher launcher(DeafFamilies());
+  const std::string directory = NewDirectory();
+  TestLauncher launcher(DeafFamilies(), {.environment = {{"TMPDIR", directory}}});
   AwaitDeafFamilies(launcher);
   launcher.Signal(SIGKILL);
   EXPECT_EQ(launcher.Wait().exit_code, 137);
   EXPECT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().empty(); }));
+  EXPECT_EQ(rmdir(directory.c_str()), 0);  // no file either
+}
+
+TEST(LaunchStopTest, NothingSurvivesALauncherThatIsKilledWhileItIsSuspended) {
+  TestLauncher launcher(DeafFamilies());
+  AwaitDeafFamilies(launcher);
+  for (const pid_t pid : launcher.LiveProcesses()) ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  launcher.Signal(SIGKILL);
+  EXPECT_EQ(launcher.Wait().exit_code, 137);
+  EXPECT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().empty(); }));
+}
+
+TEST(LaunchStopTest, NothingSurvivesIfAllWithTheLaunchersNameAreKilled) {
+  // As `killall` and `pkill -f` do.
+  TestLauncher launcher(DeafFamilies());
+  AwaitDeafFamilies(launcher);
+  int num_killed = 0;
+  for (const pid_t pid : launcher.LiveProcesses()) {
+    const std::string process = absl::StrCat("/proc/", pid);
+    if (ReadFile(absl::StrCat(process, "/comm")) == "launch\n" ||
+        absl::StrContains(ReadFile(absl::StrCat(process, "/cmdline")), "launch")) {
+      ASSERT_EQ(kill(pid, SIGKILL), 0);
+      ++num_killed;
+    }
+  }
+  EXPECT_EQ(num_killed, 1);
+  EXPECT_EQ(launcher.Wait().exit_code, 137);
+  EXPECT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().empty(); }));
+}
+
+TEST(LaunchStopTest, IfBothProcessesOfTheLauncherAreKilledTheRanksDie) {
+  TestLauncher launcher(DeafFamilies());
+  AwaitDeafFamilies(launcher);
+  const pid_t keeper = RankKeeper(launcher);
+  const std::string ranks = ReadFile(absl::StrCat("/proc/", keeper, "/task/", keeper, "/children"));
+  // Neither is to have time to do anything.
+  for (const pid_t pid : {launcher.pid(), keeper}) ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  for (const pid_t pid : {keeper, launcher.pid()}) ASSERT_EQ(kill(pid, SIGKILL), 0);
+  EXPECT_EQ(launcher.Wait().exit_code, 137);
+  const auto lives = [&launcher](int rank) {
+    const std::vector<pid_t> live = launcher.LiveProcesses();
+    return std::find(live.begin(), live.end(), rank) != live.end();
+  };
+  int num_ranks = 0;
+  for (const std::string_view word : absl::StrSplit(ranks, ' ', absl::SkipEmpty())) {
+    ++num_ranks;
+    EXPECT_TRUE(AwaitCondition([&] { return !lives(atoi(std::string(word).c_str())); }));
+  }
+  EXPECT_EQ(num_ranks, 2);
 }
 
 TEST(LaunchStopTest, NothingSurvivesIfItsWholeProcessGroupIsKilled) {
@@ -282,10 +353,7 @@ TEST(LaunchStopTest, NothingSurvivesIfItsWholeProcessGroupIsKilled) {
 TEST(LaunchStopTest, NothingSurvivesIfTheProcessThatLooksAfterTheRanksIsKilled) {
   TestLauncher launcher(DeafFamilies());
   AwaitDeafFamilies(launcher);
-  const pid_t supervisor =
-      atoi(ReadFile(absl::StrCat("/proc/", launcher.pid(), "/task/", launcher.pid(), "/children")).c_str());
-  ASSERT_GT(supervisor, 0);
-  ASSERT_EQ(kill(supervisor, SIGKILL), 0);
+  ASSERT_EQ(kill(RankKeeper(launcher), SIGKILL), 0);
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_EQ(result.exit_code, 125);
   EXPECT_THAT(result.err,
@@ -319,6 +387,17 @@ TEST_F(LaunchSignalTest, ASecondInterruptKillsAtOnce) {
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_THAT(result.err, AllOf(HasSubstr("received SIGINT again: SIGKILL for ranks 0, 1\n"),
                                 HasSubstr("ranks 0, 1: stopped by the launcher (killed by SIGKILL)\n")));
+}
+
+TEST_F(LaunchSignalTest, WhoSignalsAllProcessesOfTheLauncherSignalsOnce) {
+  // As a batch system and systemd do.
+  for (const pid_t pid : {RankKeeper(launcher_), launcher_.pid()}) ASSERT_EQ(kill(pid, SIGINT), 0);
+  ASSERT_TRUE(AwaitOnBoth(SIGINT));
+  launcher_.Signal(SIGUSR2);
+  const TestLauncher::Result result = launcher_.Wait();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_THAT(result.err, Not(HasSubstr("again")));
+  EXPECT_EQ(Count(result.out, "[0] got 2"), 1);
 }
 
 TEST_F(LaunchSignalTest, ASecondTerminationDoesNotReachTheRanks) {

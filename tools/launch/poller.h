@@ -25,10 +25,10 @@ enum class Source {
   kRankLifeline,
   kRankExit,
   kSignal,
+  // The process in front of ours has got a signal, or died.
+  kFront,
   kRankOut,
   kRankErr,
-  // The process in front of ours has died.
-  kFront,
   kTerminal,
   kTerminalPipe,
   kConsole,

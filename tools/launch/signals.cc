@@ -41,7 +41,7 @@ bool MayStayIgnored(int signal) {
 
 // Of a signal that is neither blocked nor caught, the kernel tells no process with the number 1: not the launcher of a
 // container. So they are blocked before main() begins; SignalReader settles which of them are read.
-__attribute__((constructor)) void BlockSignalsEarly() {
+__attribute__((constructor(101))) void BlockSignalsEarly() {
   sigset_t early;
   sigemptyset(&early);
   for (const int signal : kMayStayIgnored) sigaddset(&early, signal);
@@ -84,19 +84,28 @@ std::string SignalName(int signal) {
   }
 }
 
-absl::StatusOr<SignalReader> SignalReader::Open() {
-  sigset_t read;
-  sigemptyset(&read);
+absl::StatusOr<SignalReader> SignalReader::Open() { return OpenFor(/*children_only=*/false); }
+
+absl::StatusOr<SignalReader> SignalReader::OpenForChildren() { return OpenFor(/*children_only=*/true); }
+
+absl::StatusOr<SignalReader> SignalReader::OpenFor(bool children_only) {
+  sigset_t blocked;
+  sigemptyset(&blocked);
   for (const int signal : kMayStayIgnored) {
-    if (!IsIgnored(signal)) sigaddset(&read, signal);
+    if (!IsIgnored(signal)) sigaddset(&blocked, signal);
   }
   for (const int signal : kAlwaysRead) {
     // An ignored CHLD would make the kernel throw our children's exit codes away.
     SetAction(signal, SIG_DFL);
-    sigaddset(&read, signal);
+    sigaddset(&blocked, signal);
   }
   for (const int signal : kIgnored) SetAction(signal, SIG_IGN);
-  if (sigprocmask(SIG_SETMASK, &read, nullptr) != 0) return absl::ErrnoToStatus(errno, "sigprocmask");
+  if (sigprocmask(SIG_SETMASK, &blocked, nullptr) != 0) return absl::ErrnoToStatus(errno, "sigprocmask");
+  sigset_t read = blocked;
+  if (children_only) {
+    sigemptyset(&read);
+    sigaddset(&read, SIGCHLD);
+  }
   UniqueFd fd(signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) return absl::ErrnoToStatus(errno, "signalfd");
   return SignalReader(std::move(fd));

@@ -33,6 +33,9 @@ class SignalReader {
   // Errors: Internal, ResourceExhausted (the system refuses it).
   static absl::StatusOr<SignalReader> Open();
 
+  // The same, but only CHLD is read: the others have no effect on this process.
+  static absl::StatusOr<SignalReader> OpenForChildren();
+
   // Readable while a signal is waiting.
   int fd() const { return fd_.get(); }
 
@@ -41,6 +44,8 @@ class SignalReader {
 
  private:
   explicit SignalReader(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  static absl::StatusOr<SignalReader> OpenFor(bool children_only);
 
   UniqueFd fd_;
 };

@@ -50,6 +50,18 @@ TEST(SignalsTest, SignalsAreReadAndHaveNoOtherEffect) {
             0);
 }
 
+TEST(SignalsTest, WhoReadsOfItsChildrenAloneIsNotReachedByTheOthers) {
+  EXPECT_EQ(InChild([] {
+              absl::StatusOr<SignalReader> signals = SignalReader::OpenForChildren();
+              if (!signals.ok()) return 1;
+              for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) raise(signal);
+              if (signals->Next().has_value()) return 2;
+              raise(SIGCHLD);
+              return signals->Next() == SIGCHLD ? 0 : 3;
+            }),
+            0);
+}
+
 TEST(SignalsTest, AnIgnoredInterruptStaysIgnoredAndAnIgnoredTerminationDoesNot) {
   EXPECT_EQ(InChild([] {
               for (const int ignored : {SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGCHLD}) signal(ignored, SIG_IGN);

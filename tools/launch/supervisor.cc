@@ -70,10 +70,11 @@ absl::Status LogFileError(const absl::Status& status) { return absl::InternalErr
 
 }  // namespace
 
-Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console)
+Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, FrontLink& front, Console& console)
     : job_(job),
       poller_(poller),
       signals_(signals),
+      front_(front),
       console_(console),
       status_(console, getppid(), job.environment, job.plan.nproc_per_node) {}
 
@@ -179,7 +180,10 @@ void Supervisor::Turn() {
   FlushConsole();
   if (phase_ == Phase::kDone) return;
   UpdateWatches();
-  for (const Event event : poller_.Wait(TimeLeft())) Dispatch(event);
+  for (const Event event : poller_.Wait(TimeLeft())) {
+    Dispatch(event);
+    if (phase_ == Phase::kDone) return;
+  }
   if (orphans_may_wait_) ReapOrphans();
 }
 
@@ -255,14 +259,12 @@ void Supervisor::Dispatch(Event event) {
     case Source::kSignal:
       while (std::optional<int> signal = signals_.Next()) OnSignal(*signal);
       return;
+    case Source::kFront:
+      return OnFront();
     case Source::kRankOut:
       return ReadOutput(ranks_[event.index].out);
     case Source::kRankErr:
       return ReadOutput(ranks_[event.index].err);
-    case Source::kFront:
-      // Nobody waits for an exit code any more, nor reads a summary.
-      KillDescendants(absl::FromChrono(kKillTime));
-      _exit(kExitLauncherFailed);
     case Source::kConsole:
       return;  // Every turn flushes.
     case Source::kTerminal:
@@ -350,6 +352,16 @@ void Supervisor::OnSignal(int signal) {
   }
 }
 
+void Supervisor::OnFront() {
+  while (std::optional<int> signal = front_.NextSignal()) OnSignal(*signal);
+  if (!front_.is_broken()) return;
+  // Nobody waits for an exit code any more, nor reads a summary.
+  KillDescendants(absl::FromChrono(kKillTime));
+  is_final_ = true;
+  exit_code_ = kExitLauncherFailed;
+  phase_ = Phase::kDone;
+}
+
 void Supervisor::OnStopRequest(int signal) {
   is_final_ = true;
   if (signal == SIGINT) ++num_interrupts_;
@@ -408,6 +420,7 @@ void Supervisor::OnDeadline() {
   } else if (phase_ == Phase::kPrinting) {
     phase_ = Phase::kDone;
   } else {
+    is_final_ = true;  // what they hold, a device or a port, is not to be had again
     Say(absl::StrCat("left behind, as not even SIGKILL ended them: processes of ", LiveRanks()));
     FinishOutput();
   }

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "cohort/tools/launch/console.h"
 #include "cohort/tools/launch/environment.h"
+#include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/log_directory.h"
 #include "cohort/tools/launch/output_plan.h"
 #include "cohort/tools/launch/poller.h"
@@ -66,8 +67,9 @@ struct AttemptEnd {
 // because the launcher was told to stop. The process must have no other thread and no other children.
 class Supervisor {
  public:
-  // All must outlive the supervisor.
-  Supervisor(const Job& job, Poller& poller, SignalReader& signals, Console& console);
+  // All must outlive the supervisor. Requests come from both `signals` and `front`, which the poller must watch if it
+  // has a descriptor; if the process in front dies, all processes are killed.
+  Supervisor(const Job& job, Poller& poller, SignalReader& signals, FrontLink& front, Console& console);
 
   // Blocks until no process of any rank's process group is left and everything they printed is written; there is no
   // deadline but for the one that a request to stop sets. To be called once.
@@ -122,6 +124,7 @@ class Supervisor {
   bool IsAsAsked(const ProcessEnd& how) const;
   void ReapOrphans();
   void OnSignal(int signal);
+  void OnFront();
   void OnStopRequest(int signal);
   void OnDeadline();
   void OnConsoleError(int error);
@@ -147,6 +150,7 @@ class Supervisor {
   const Job& job_;
   Poller& poller_;
   SignalReader& signals_;
+  FrontLink& front_;
   Console& console_;
   ProcessTable processes_;
   std::vector<Rank> ranks_;

@@ -1,16 +1,17 @@
-// Why two processes. Whoever starts a process cannot do anything about it once he has been killed, and what the process has
-// started in turn is handed to the nearest ancestor that adopts orphans: so that ancestor must be another process than the one
-// that a person, a scheduler or `timeout` kills. It has a session of its own, because kills of a whole group are usual. That it
-// is the child, and not the one in front, lets the front keep what only that one has: the number that its parent knows, and the
-// terminal, which may be read by the foreground group alone.
+// Why two processes. Whoever starts a process cannot do anything about it once he has been killed, and what the process
+// has started in turn is handed to the nearest ancestor that adopts orphans: so that ancestor must be another process
+// than the one that a person, a scheduler or `timeout` kills. It has a session of its own, because kills of a whole
+// group are usual. That it is the child, and not the one in front, lets the front keep what only that one has: the
+// number that its parent knows, and the terminal, which may be read by the foreground group alone.
 //
-// Both killed at once is what remains. The ranks then die, by their parent-death signal; what they have started may not.
+// Both killed at once is what remains. The ranks then die, by their parent-death signal; what they have started may
+// not. So the second one should not bear the name of the first, by which people kill; see process_title.h.
 
 #include "cohort/tools/launch/supervisor_process.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,12 +24,12 @@
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/poller.h"
 #include "cohort/tools/launch/process_table.h"
 #include "cohort/tools/launch/process_tree.h"
 #include "cohort/tools/launch/signals.h"
 #include "cohort/tools/launch/terminal_relay.h"
-#include "cohort/tools/launch/unique_fd.h"
 
 namespace cohort::launch {
 namespace {
@@ -41,8 +42,12 @@ bool IsControllingTerminal(int fd) { return tcgetpgrp(fd) >= 0; }
 
 class Front {
  public:
-  Front(pid_t child, SignalReader signals, Poller poller, std::optional<TerminalRelay> relay)
-      : child_(child), signals_(std::move(signals)), poller_(std::move(poller)), relay_(std::move(relay)) {}
+  Front(pid_t child, FrontLinkSender link, SignalReader signals, Poller poller, std::optional<TerminalRelay> relay)
+      : child_(child),
+        link_(std::move(link)),
+        signals_(std::move(signals)),
+        poller_(std::move(poller)),
+        relay_(std::move(relay)) {}
 
   // Until the child has ended.
   siginfo_t Run() {
@@ -79,9 +84,19 @@ class Front {
 
   void PassSignalsOn() {
     while (const std::optional<int> signal = signals_.Next()) {
-      if (*signal == SIGCHLD) continue;  // see End()
-      kill(child_, *signal);
-      if (*signal == SIGTSTP) SuspendWithChild();
+      if (*signal == SIGCHLD) {
+        ReapStrangers();
+      } else if (link_.Send(*signal) && *signal == SIGTSTP) {
+        SuspendWithChild();
+      }
+    }
+  }
+
+  // The first process of a container is handed all orphans of it, and whoever called exec may have left children to us.
+  void ReapStrangers() const {
+    for (siginfo_t info = {}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0; info = {}) {
+      if (info.si_pid == 0 || info.si_pid == child_) return;
+      waitid(P_PID, info.si_pid, &info, WEXITED | WNOHANG);
     }
   }
 
@@ -96,24 +111,27 @@ class Front {
   }
 
   const pid_t child_;
+  FrontLinkSender link_;
   SignalReader signals_;
   Poller poller_;
   std::optional<TerminalRelay> relay_;
 };
 
-[[noreturn]] void RunChild(absl::FunctionRef<int(int front_fd)> body, int front_fd,
+[[noreturn]] void RunChild(absl::FunctionRef<int(FrontLink front)> body, FrontLink front,
                            std::optional<TerminalRelay>& relay) {
   setsid();
+  // While it is suspended it does not hear of anything.
+  prctl(PR_SET_PDEATHSIG, SIGCONT);
   if (relay.has_value()) dup2(relay->rank_end().get(), STDIN_FILENO);
   relay.reset();
-  const int exit_code = body(front_fd);
+  const int exit_code = body(std::move(front));
   fflush(nullptr);
   _exit(exit_code);
 }
 
 }  // namespace
 
-absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(int front_fd)> body) {
+absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(FrontLink front)> body) {
   ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
   ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
   ABSL_RETURN_IF_ERROR(ProcessTable::AdoptOrphans());
@@ -121,18 +139,17 @@ absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(int front_fd)> 
   if (IsControllingTerminal(STDIN_FILENO)) {
     ABSL_ASSIGN_OR_RETURN(relay, TerminalRelay::Open(STDIN_FILENO));
   }
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot open a pipe");
-  UniqueFd front_fd(fds[0]), held_open(fds[1]);
+  ABSL_ASSIGN_OR_RETURN(FrontLink::Ends link, FrontLink::Open());
   const pid_t child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
   if (child == 0) {
-    held_open.reset();
-    RunChild(body, front_fd.get(), relay);
+    link.sender.Close();
+    RunChild(body, std::move(link.receiver), relay);
   }
-  front_fd.reset();
+  link.receiver = FrontLink();
   if (relay.has_value()) relay->rank_end().reset();
-  const siginfo_t end = Front(child, std::move(signals), std::move(poller), std::move(relay)).Run();
+  const siginfo_t end =
+      Front(child, std::move(link.sender), std::move(signals), std::move(poller), std::move(relay)).Run();
   if (end.si_code == CLD_EXITED) return end.si_status;  // and has left nothing
   KillDescendants(kKillTime);
   return absl::AbortedError(absl::StrCat("the process that looked after the ranks (pid ", child, ") was killed by ",

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -39,7 +40,8 @@ class SupervisorTest : public testing::Test {
     job.grace = grace;
     Poller poller = *Poller::Open();
     Console console(out_.get(), err_.get());
-    return Supervisor(job, poller, signals_, console).Run().exit_code;
+    FrontLink front;
+    return Supervisor(job, poller, signals_, front, console).Run().exit_code;
   }
 
   static UniqueFd OpenFile() { return UniqueFd(open(testing::TempDir().c_str(), O_RDWR | O_TMPFILE, 0600)); }
