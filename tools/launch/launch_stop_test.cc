@@ -225,6 +225,12 @@ TEST(LaunchStopTest, WhatHasASessionOfItsOwnIsKilledWithTheJobToo) {
   EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
 }
 
+// Waits until the launcher has read the signals that it was sent.
+bool AwaitNoPendingSignal(const TestLauncher& launcher) {
+  const std::string status = absl::StrCat("/proc/", launcher.pid(), "/status");
+  return AwaitCondition([&] { return absl::StrContains(ReadFile(status), "ShdPnd:\t0000000000000000\n"); });
+}
+
 // Two ranks that print the signals they get and end with 0 when that is USR2.
 class LaunchSignalTest : public testing::Test {
  protected:
@@ -234,13 +240,10 @@ class LaunchSignalTest : public testing::Test {
     for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher_.AwaitOut(text));
   }
 
-  // Sends the launcher a signal and waits until it has dealt with it.
+  // Sends the launcher a signal and waits until it has read it.
   void Send(int signal) {
-    launcher_.Signal(signal);
-    ASSERT_TRUE(AwaitCondition([&] {
-      return absl::StrContains(ReadFile(absl::StrCat("/proc/", launcher_.pid(), "/status")),
-                               "ShdPnd:\t0000000000000000\n");
-    }));
+    launcher_.SignalAgain(signal);
+    ASSERT_TRUE(AwaitNoPendingSignal(launcher_));
   }
 
   bool AwaitOnBoth(int signal) {
@@ -382,7 +385,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, StopRequestTest, testing::Values(SIGINT, SIGTE
 TEST_F(LaunchSignalTest, ASecondInterruptKillsAtOnce) {
   Send(SIGINT);
   ASSERT_TRUE(AwaitOnBoth(SIGINT));
-  launcher_.Signal(SIGINT);
+  launcher_.SignalAgain(SIGINT);
   const TestLauncher::Result result = launcher_.Wait();
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_THAT(result.err, AllOf(HasSubstr("received SIGINT again: SIGKILL for ranks 0, 1\n"),
@@ -398,6 +401,25 @@ TEST_F(LaunchSignalTest, WhoSignalsAllProcessesOfTheLauncherSignalsOnce) {
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_THAT(result.err, Not(HasSubstr("again")));
   EXPECT_EQ(Count(result.out, "[0] got 2"), 1);
+}
+
+// Whether the launcher takes two INTs of one process for one: it is sent the second when it has read the first.
+bool TwoInterruptsAreOne() {
+  TestLauncher launcher({"--grace=1000", Subject(), "signals", absl::StrCat(SIGUSR2)});
+  EXPECT_TRUE(launcher.AwaitOut("ready\n"));
+  launcher.Signal(SIGINT);
+  EXPECT_TRUE(AwaitNoPendingSignal(launcher));
+  launcher.Signal(SIGINT);
+  EXPECT_TRUE(launcher.AwaitOut("got 2\n"));
+  launcher.Signal(SIGUSR2);
+  return !absl::StrContains(launcher.Wait().err, "again");
+}
+
+TEST(LaunchStopTest, WhoSignalsTheLauncherAndItsGroupSignalsOnce) {
+  // As `timeout` does. On a machine that is busy enough the two may seem to be two acts, but not each time.
+  bool is_one = false;
+  for (int i = 0; i < 10 && !is_one; ++i) is_one = TwoInterruptsAreOne();
+  EXPECT_TRUE(is_one);
 }
 
 TEST_F(LaunchSignalTest, ASecondTerminationDoesNotReachTheRanks) {

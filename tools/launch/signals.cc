@@ -114,6 +114,7 @@ absl::StatusOr<SignalReader> SignalReader::OpenFor(bool children_only) {
 std::optional<int> SignalReader::Next() {
   signalfd_siginfo info;
   if (read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+  sender_ = static_cast<pid_t>(info.ssi_pid);
   return static_cast<int>(info.ssi_signo);
 }
 

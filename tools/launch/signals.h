@@ -5,6 +5,8 @@
 #ifndef COHORT_TOOLS_LAUNCH_SIGNALS_H_
 #define COHORT_TOOLS_LAUNCH_SIGNALS_H_
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,12 +44,16 @@ class SignalReader {
   // The next one, or nullopt. Does not block.
   std::optional<int> Next();
 
+  // The process that sent the signal which Next() returned last; 0 for the kernel, as of ^C.
+  pid_t sender() const { return sender_; }
+
  private:
   explicit SignalReader(UniqueFd fd) : fd_(std::move(fd)) {}
 
   static absl::StatusOr<SignalReader> OpenFor(bool children_only);
 
   UniqueFd fd_;
+  pid_t sender_ = 0;
 };
 
 // What TSTP does by default: blocks until CONT comes, or returns at once where there is no shell that could send one.

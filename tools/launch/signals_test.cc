@@ -50,6 +50,15 @@ TEST(SignalsTest, SignalsAreReadAndHaveNoOtherEffect) {
             0);
 }
 
+TEST(SignalsTest, TheSenderIsKnown) {
+  EXPECT_EQ(InChild([] {
+              absl::StatusOr<SignalReader> signals = SignalReader::Open();
+              kill(getpid(), SIGTERM);
+              return signals->Next() == SIGTERM && signals->sender() == getpid() ? 0 : 1;
+            }),
+            0);
+}
+
 TEST(SignalsTest, WhoReadsOfItsChildrenAloneIsNotReachedByTheOthers) {
   EXPECT_EQ(InChild([] {
               absl::StatusOr<SignalReader> signals = SignalReader::OpenForChildren();

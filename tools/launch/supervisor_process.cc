@@ -23,11 +23,13 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/poller.h"
 #include "cohort/tools/launch/process_table.h"
 #include "cohort/tools/launch/process_tree.h"
+#include "cohort/tools/launch/repeated_signals.h"
 #include "cohort/tools/launch/signals.h"
 #include "cohort/tools/launch/terminal_relay.h"
 
@@ -86,9 +88,10 @@ class Front {
     while (const std::optional<int> signal = signals_.Next()) {
       if (*signal == SIGCHLD) {
         ReapStrangers();
-      } else if (link_.Send(*signal) && *signal == SIGTSTP) {
-        SuspendWithChild();
+        continue;
       }
+      if (repeated_.IsRepeated(*signal, signals_.sender(), absl::Now())) continue;
+      if (link_.Send(*signal) && *signal == SIGTSTP) SuspendWithChild();
     }
   }
 
@@ -112,6 +115,7 @@ class Front {
 
   const pid_t child_;
   FrontLinkSender link_;
+  RepeatedSignals repeated_;
   SignalReader signals_;
   Poller poller_;
   std::optional<TerminalRelay> relay_;

@@ -126,6 +126,14 @@ TestLauncher::~TestLauncher() {
 
 void TestLauncher::Signal(int signal) { ABSL_CHECK_EQ(kill(pid_, signal), 0); }
 
+void TestLauncher::SignalAgain(int signal) {
+  const pid_t sender = fork();
+  if (sender == 0) _exit(kill(pid_, signal) == 0 ? 0 : 1);
+  int status = 0;
+  ABSL_CHECK_EQ(waitpid(sender, &status, 0), sender);
+  ABSL_CHECK_EQ(status, 0);
+}
+
 bool TestLauncher::AwaitOut(std::string_view text) const {
   return AwaitCondition([&] { return absl::StrContains(out(), text); });
 }

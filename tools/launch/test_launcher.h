@@ -57,6 +57,8 @@ class TestLauncher {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal);
+  // As another process, so that it is not taken for a repetition.
+  void SignalAgain(int signal);
 
   // What was printed so far.
   std::string out() const { return ReadFile(out_path_); }

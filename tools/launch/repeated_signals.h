@@ -1,0 +1,30 @@
+// File: repeated_signals.h
+
+#ifndef COHORT_TOOLS_LAUNCH_REPEATED_SIGNALS_H_
+#define COHORT_TOOLS_LAUNCH_REPEATED_SIGNALS_H_
+
+#include <sys/types.h>
+
+#include <map>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace cohort::launch {
+
+// Tells a signal that was meant once and came twice from one that was meant again. `timeout`, as an example, signals the
+// program that it has started, and then the whole process group, the program included: a second INT, which would have
+// the ranks killed in the midst of what the first one began.
+class RepeatedSignals {
+ public:
+  // Whether `signal` repeats one that `sender` sent less than a tenth of a second before, and that did not repeat
+  // another. What a person types has no sender (0), and is always meant.
+  bool IsRepeated(int signal, pid_t sender, absl::Time now);
+
+ private:
+  std::map<std::pair<int, pid_t>, absl::Time> meant_;
+};
+
+}  // namespace cohort::launch
+
+#endif  // COHORT_TOOLS_LAUNCH_REPEATED_SIGNALS_H_
