@@ -158,7 +158,12 @@ absl::Status Run::OpenDirectory() {
                                            .stop_signals = options_.stop_signals,
                                            .check_every = options_.stop_check_every},
                                .stop_if_save_fails = options_.stop_if_save_fails};
-  ABSL_ASSIGN_OR_RETURN(checkpointing_, Checkpointing::Open(&group_, std::move(options)));
+  absl::StatusOr<std::unique_ptr<Checkpointing>> opened = Checkpointing::Open(&group_, std::move(options));
+  if (absl::IsFailedPrecondition(opened.status())) {
+    return absl::Status(opened.status().code(),
+                        absl::StrCat(opened.status().message(), "; --checkpoint_dir=DIR names another directory"));
+  }
+  ABSL_ASSIGN_OR_RETURN(checkpointing_, std::move(opened));
   return absl::OkStatus();
 }
 

@@ -54,7 +54,10 @@ absl::StatusOr<Dataset> ReadTable(const TrainerProgram& program, std::string_vie
   if (name == program.builtin_data()) {
     ABSL_ASSIGN_OR_RETURN(path, LocateRunfile(argv0, program.builtin_runfile()));
   }
-  return ReadCsvDataset(path, TargetFlag());
+  absl::StatusOr<Dataset> read = ReadCsvDataset(path, TargetFlag());
+  if (!absl::IsNotFound(read.status())) return read;
+  return absl::NotFoundError(absl::StrCat(
+      read.status().message(), "; --data names a CSV file, a .safetensors file, or \"", program.builtin_data(), "\""));
 }
 
 absl::StatusOr<TrainingData> ReadData(const TrainerProgram& program, std::string_view argv0) {
@@ -175,8 +178,10 @@ absl::StatusOr<bool> TrainAndPrint(ProcessGroup& group, const TrainerProgram& pr
   PrintStart(console, group, data, **task, options);
   ABSL_ASSIGN_OR_RETURN(const TrainerOutcome outcome, TrainWithOutput(group, console, lines, data, **task, options));
   if (outcome.was_complete) {
-    console.Print("already complete: epoch %d of %d in %s; --resume=none starts over\n", outcome.epochs_done,
-                  options.epochs, internal::Printable(outcome.directory));
+    const std::string asked =
+        outcome.epochs_done > options.epochs ? absl::StrFormat(" (%d were asked for)", options.epochs) : "";
+    console.Print("already complete: epoch %d of %d in %s%s; --resume=none starts over\n", outcome.epochs_done,
+                  outcome.epochs_done, internal::Printable(outcome.directory), asked);
   } else if (outcome.was_stopped) {
     console.PrintStop(outcome);
   } else if (group.is_main()) {

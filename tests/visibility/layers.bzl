@@ -71,11 +71,23 @@ LAYERS = [
         ["checkpoint", "runtime"],
     ),
     (
-        ["//trainers:lr_scheduler", "//trainers/data:distributed_sampler"],
+        [
+            "//trainers:lr_scheduler",
+            "//trainers/data:batch_loader",
+            "//trainers/data:csv_dataset",
+            "//trainers/data:dataset",
+            "//trainers/data:dataset_file",
+            "//trainers/data:dataset_rows",
+            "//trainers/data:distributed_sampler",
+            "//trainers/data:generated_dataset",
+            "//trainers/data:prefetcher",
+            "//trainers/data:row_source",
+            "//trainers/data:row_subset",
+        ],
         ["checkpoint", "models", "runtime"],
     ),
     (
-        ["//trainers:trainer", "//trainers/data:csv_dataset", "//trainers/data:dataset"],
+        ["//trainers:trainer"],
         ["checkpoint", "models", "runtime"],
     ),
     (

@@ -5,6 +5,10 @@
 #ifndef COHORT_TRAINERS_DATA_PREFETCHER_H_
 #define COHORT_TRAINERS_DATA_PREFETCHER_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstddef>
 #include <deque>
 #include <optional>

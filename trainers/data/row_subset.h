@@ -5,6 +5,10 @@
 #ifndef COHORT_TRAINERS_DATA_ROW_SUBSET_H_
 #define COHORT_TRAINERS_DATA_ROW_SUBSET_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstdint>
 #include <memory>
 #include <vector>
