@@ -36,3 +36,15 @@ for delay in 0.003 0.01 0.05 0.2 0.5; do
   wait "$outer" || status=$?
   expect_status 143
 done
+
+# It waits for what others leave behind in its container, so that no zombie stays.
+unshare --pid --fork --kill-child --mount-proc "$launch" --nproc-per-node=2 sleep 1000 >out 2>&1 &
+outer=$!
+until first=$(pgrep --parent "$outer" --full "$launch" 2>/dev/null); do kill -0 "$outer" || fail "unshare has ended: $(cat out)"; done
+# shellcheck disable=SC2016 # for the shell inside
+nsenter --target "$first" --pid --mount bash -c '
+  orphan=$(bash -c "sleep 0.2 >/dev/null & echo \$!")
+  for ((i = 0; i < 200; ++i)); do [[ -e /proc/$orphan ]] || exit 0; sleep 0.1; done
+  exit 1' || fail "the launcher as process 1 left a zombie"
+kill -TERM "$first"
+wait "$outer" || true
