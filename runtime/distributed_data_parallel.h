@@ -86,7 +86,7 @@ class DistributedDataParallel {
   // the others, unless the options or NoSync say otherwise.
   //
   // Errors:
-  //   FailedPrecondition  the Forward before has had no Backward; the set of parameters has changed (names one)
+  //   FailedPrecondition  the Forward before has had no Backward; parameters or buffers are not what they were (names one)
   //   InvalidArgument     find_unused_parameters or static_graph, and the output is of a type that VisitTensors does not know
   //   what forward threw, by torch_status.h's table, as "rank K: TEXT"; and those of ProcessGroup
   template <typename... Inputs>

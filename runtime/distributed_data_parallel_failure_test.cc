@@ -167,6 +167,28 @@ TEST_F(FailureTest, AnAddedParameterIsFoundAtTheNextForward) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(2 more)")));
 }
 
+TEST_F(FailureTest, AParameterThatIsChangedInPlaceIsNamedAtTheNextForward) {
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    if (absl::Status first = Step(ddp, 1); !first.ok()) return first;
+    if (IsOdd()) ddp.module()->to(at::kDouble);
+    return Step(ddp, 1);
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("first.weight is Double[")));
+}
+
+TEST_F(FailureTest, ABufferThatIsChangedIsNamedBeforeItIsSent) {
+  if (group_->world_size() == 1) return;  // nothing is sent
+  const auto net = std::make_shared<NetImpl>();
+  net->register_buffer("cache", at::zeros({4}));
+  auto ddp = Ddp::Create(group_.get(), net);
+  ASSERT_THAT(ddp, IsOk());
+  ASSERT_THAT(Step(**ddp, 1), IsOk());
+  if (IsOdd()) net->named_buffers()["cache"].set_data(at::zeros({1000}));
+  EXPECT_THAT(Step(**ddp, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(OddRank()), HasSubstr("cache is Float[1000] on cpu, and was Float[4] on cpu"))));
+}
+
 TEST_F(FailureTest, AbortReachesTheOthersInBackward) {
   const absl::Status status = With(*group_, [&](Ddp& ddp) {
     const absl::Status first = Step(ddp, 1);

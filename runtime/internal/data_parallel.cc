@@ -207,6 +207,7 @@ absl::Status DataParallel::BeforeForward() {
     reducer_->BeforeForward(IsSynchronized());
     if (!options_.broadcast_buffers || !sends_buffers_) return absl::OkStatus();
     const std::vector<at::Tensor> buffers = module_->buffers();
+    if (const absl::Status unchanged = parameters_->CheckBuffers(buffers); !unchanged.ok()) return unchanged;
     if (buffers.empty()) return absl::OkStatus();
     const at::NoGradGuard no_grad;
     BroadcastFromMain(torch_group_, buffers);

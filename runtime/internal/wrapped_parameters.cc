@@ -53,11 +53,20 @@ std::unordered_set<TensorKey> SparseWeights(const torch::nn::Module& module) {
   return weights;
 }
 
+// "Float[3, 4]".
+std::string Shape(at::ScalarType type, at::IntArrayRef sizes) {
+  return absl::StrCat(c10::toString(type), "[", absl::StrJoin(sizes, ", "), "]");
+}
+
 std::string Described(std::string_view kind, std::string_view name, const at::Tensor& tensor) {
   return absl::StrCat(
-      kind, " ", name, " ", c10::toString(tensor.scalar_type()), "[", absl::StrJoin(tensor.sizes(), ", "), "]",
+      kind, " ", name, " ", Shape(tensor.scalar_type(), tensor.sizes()),
       tensor.requires_grad() ? "" : " without gradient",
       tensor.is_contiguous() ? "" : absl::StrCat(" with strides ", absl::StrJoin(tensor.strides(), ", ")));
+}
+
+bool HasShape(const at::Tensor& tensor, at::ScalarType type, at::IntArrayRef sizes) {
+  return tensor.scalar_type() == type && tensor.sizes() == sizes;
 }
 
 }  // namespace
@@ -77,7 +86,7 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
                                                      " and must be on ", device.str(),
                                                      ": module->to(TensorDevice(group))"));
     }
-    taken->entries_.push_back({.name = name, .tensor = tensor, .needs_gradient = tensor.requires_grad()});
+    taken->entries_.push_back(EntryOf(name, tensor));
     if (!tensor.requires_grad() || !seen.insert(KeyOf(tensor)).second) continue;
     reduced.push_back({.name = name, .tensor = tensor, .has_sparse_gradient = sparse.contains(KeyOf(tensor))});
   }
@@ -86,6 +95,8 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
         absl::StrCat("module ", module.name(), " has ", parameters.size(),
                      " parameters, and none that needs a gradient: there is nothing to average"));
   }
+  const auto buffers = module.named_buffers();
+  for (const auto& buffer : buffers) taken->buffers_.push_back(EntryOf(buffer.key(), buffer.value()));
   absl::MutexLock lock(wrapped_mutex);
   for (const ReducedParameter& parameter : reduced) {
     if (Wrapped().contains(KeyOf(parameter.tensor))) {
@@ -96,6 +107,15 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
   for (const ReducedParameter& parameter : reduced) Wrapped().insert(KeyOf(parameter.tensor));
   taken->reduced_ = std::move(reduced);
   return taken;
+}
+
+WrappedParameters::Entry WrappedParameters::EntryOf(const std::string& name, const at::Tensor& tensor) {
+  return {.name = name,
+          .tensor = tensor,
+          .needs_gradient = tensor.requires_grad(),
+          .type = tensor.scalar_type(),
+          .sizes = tensor.sizes().vec(),
+          .device = tensor.device()};
 }
 
 WrappedParameters::~WrappedParameters() {
@@ -115,7 +135,8 @@ std::string WrappedParameters::Describe(const torch::nn::Module& module) {
 absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) const {
   const std::vector<at::Tensor> now = module.parameters();
   const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
-    return KeyOf(then.tensor) == KeyOf(tensor) && then.needs_gradient == tensor.requires_grad();
+    return KeyOf(then.tensor) == KeyOf(tensor) && then.needs_gradient == tensor.requires_grad() &&
+           HasShape(tensor, then.type, then.sizes);
   };
   const auto [then, differs] = std::mismatch(entries_.begin(), entries_.end(), now.begin(), now.end(), is_same);
   if (then == entries_.end() && differs == now.end()) return absl::OkStatus();
@@ -126,10 +147,33 @@ absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) 
     what = absl::StrCat(then->name, " is no longer there");
   } else if (KeyOf(then->tensor) != KeyOf(*differs)) {
     what = absl::StrCat(then->name, " is another tensor");
+  } else if (!HasShape(*differs, then->type, then->sizes)) {
+    what = absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), ", and was ",
+                        Shape(then->type, then->sizes));
   } else {
     what = absl::StrCat(then->name, then->needs_gradient ? " no longer needs a gradient" : " needs a gradient now");
   }
   return absl::FailedPreconditionError(absl::StrCat("the module's parameters are not those it was wrapped with (", what,
+                                                    "): make another DistributedDataParallel after a change"));
+}
+
+absl::Status WrappedParameters::CheckBuffers(const std::vector<at::Tensor>& buffers) const {
+  const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
+    return then.device == tensor.device() && HasShape(tensor, then.type, then.sizes);
+  };
+  const auto [then, differs] = std::mismatch(buffers_.begin(), buffers_.end(), buffers.begin(), buffers.end(), is_same);
+  if (then == buffers_.end() && differs == buffers.end()) return absl::OkStatus();
+  std::string what;
+  if (then == buffers_.end()) {
+    what = absl::StrCat(buffers.size() - buffers_.size(), " more");
+  } else if (differs == buffers.end()) {
+    what = absl::StrCat(then->name, " is no longer there");
+  } else {
+    what = absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), " on ",
+                        differs->device().str(), ", and was ", Shape(then->type, then->sizes), " on ",
+                        then->device.str());
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the module's buffers are not those it was wrapped with (", what,
                                                     "): make another DistributedDataParallel after a change"));
 }
 

@@ -5,10 +5,12 @@
 #ifndef COHORT_RUNTIME_INTERNAL_WRAPPED_PARAMETERS_H_
 #define COHORT_RUNTIME_INTERNAL_WRAPPED_PARAMETERS_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
@@ -39,19 +41,30 @@ class WrappedParameters {
   // all ranks.
   static std::string Describe(const torch::nn::Module& module);
 
-  // Local. FailedPrecondition if the module's parameters are no longer these: names the first that differs.
+  // Local. FailedPrecondition if the module's parameters are no longer these, with the same types and sizes: names the first
+  // that differs.
   absl::Status CheckUnchanged(const torch::nn::Module& module) const;
+
+  // Local. The same for the module's buffers, which may be other tensors than they were, but only such as the other ranks have.
+  absl::Status CheckBuffers(const std::vector<at::Tensor>& buffers) const;
 
  private:
   struct Entry {
     std::string name;
     at::Tensor tensor;
     bool needs_gradient = false;
+    // As they were: set_data() and Module::to() change them in place.
+    at::ScalarType type = at::kFloat;
+    std::vector<int64_t> sizes = {};
+    c10::Device device = c10::kCPU;
   };
 
   WrappedParameters() = default;
 
+  static Entry EntryOf(const std::string& name, const at::Tensor& tensor);
+
   std::vector<Entry> entries_;  // all, in the module's order, each name
+  std::vector<Entry> buffers_;  // the same
   std::vector<ReducedParameter> reduced_;
 };
 
