@@ -63,6 +63,7 @@ class DistributedDataParallel {
   //
   // Errors, the same on all ranks:
   //   InvalidArgument     the ranks' modules or options differ (says which rank, in which parameter or buffer, and how);
+  //                       a parameter or buffer cannot be sent (sparse, expanded, or of a type such as int16);
   //                       no parameter needs a gradient; one is on another device than TensorDevice(group), or
   //                       in a living DistributedDataParallel already; options out of range
   //   Unimplemented       the group's backend carries no tensors (testing::ThreadGroup)

@@ -189,6 +189,30 @@ TEST_F(FailureTest, ABufferThatIsChangedIsNamedBeforeItIsSent) {
                        AllOf(HasSubstr(OddRank()), HasSubstr("cache is Float[1000] on cpu, and was Float[4] on cpu"))));
 }
 
+TEST_F(FailureTest, ParametersThatAreTiedOnOneRankOnlyAreNamed) {
+  if (group_->world_size() == 1) return;
+  const auto net = std::make_shared<NetImpl>();
+  const at::Tensor third = net->register_parameter("third", at::ones({2}));
+  net->register_parameter("fourth", IsOdd() ? third : at::ones({2}));
+  EXPECT_THAT(Ddp::Create(group_.get(), net),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parameter fourth Float[2], the same as third")));
+  EXPECT_THAT(group_->Barrier(), IsOk());
+  EXPECT_THAT(group_->Shutdown(), IsOk());
+}
+
+TEST_F(FailureTest, WhatCannotBeSentIsRefusedBeforeAnythingIs) {
+  for (const auto& [buffer, what] :
+       {std::pair(at::zeros({2}, at::kShort), "of type Short"), std::pair(at::zeros({1}).expand({3}), "expanded"),
+        std::pair(at::zeros({2, 2}).to_sparse(), "a sparse tensor")}) {
+    const auto net = std::make_shared<NetImpl>();
+    net->register_buffer("odd", buffer);
+    EXPECT_THAT(Ddp::Create(group_.get(), net),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(absl::StrCat("buffer odd is ", what))));
+  }
+  EXPECT_THAT(group_->Barrier(), IsOk());
+  EXPECT_THAT(group_->Shutdown(), IsOk());
+}
+
 TEST_F(FailureTest, AbortReachesTheOthersInBackward) {
   const absl::Status status = With(*group_, [&](Ddp& ddp) {
     const absl::Status first = Step(ddp, 1);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -35,6 +36,34 @@ absl::Mutex wrapped_mutex(absl::kConstInit);
 std::unordered_set<TensorKey>& Wrapped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(wrapped_mutex) {
   static absl::NoDestructor<std::unordered_set<TensorKey>> wrapped;
   return *wrapped;
+}
+
+// What no backend sends: found out before anything is sent.
+absl::Status CheckCanBeSent(std::string_view kind, std::string_view name, const at::Tensor& tensor) {
+  const auto refuse = [&](std::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kind, " ", name, " is ", what, ", which cannot be sent to other ranks"));
+  };
+  if (tensor.layout() != at::kStrided) return refuse("a sparse tensor");
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.stride(i) == 0 && tensor.size(i) > 1) return refuse("expanded: some of its elements share their memory");
+  }
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kByte:
+    case at::kChar:
+    case at::kBool:
+    case at::kInt:
+    case at::kLong:
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+      return absl::OkStatus();
+    default:
+      return refuse(absl::StrCat("of type ", c10::toString(tensor.scalar_type())));
+  }
 }
 
 // The weights whose gradients are sparse tensors.
@@ -86,6 +115,7 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
                                                      " and must be on ", device.str(),
                                                      ": module->to(TensorDevice(group))"));
     }
+    if (absl::Status status = CheckCanBeSent("parameter", name, tensor); !status.ok()) return status;
     taken->entries_.push_back(EntryOf(name, tensor));
     if (!tensor.requires_grad() || !seen.insert(KeyOf(tensor)).second) continue;
     reduced.push_back({.name = name, .tensor = tensor, .has_sparse_gradient = sparse.contains(KeyOf(tensor))});
@@ -96,7 +126,10 @@ absl::StatusOr<std::unique_ptr<WrappedParameters>> WrappedParameters::Take(const
                      " parameters, and none that needs a gradient: there is nothing to average"));
   }
   const auto buffers = module.named_buffers();
-  for (const auto& buffer : buffers) taken->buffers_.push_back(EntryOf(buffer.key(), buffer.value()));
+  for (const auto& buffer : buffers) {
+    if (absl::Status status = CheckCanBeSent("buffer", buffer.key(), buffer.value()); !status.ok()) return status;
+    taken->buffers_.push_back(EntryOf(buffer.key(), buffer.value()));
+  }
   absl::MutexLock lock(wrapped_mutex);
   for (const ReducedParameter& parameter : reduced) {
     if (Wrapped().contains(KeyOf(parameter.tensor))) {
@@ -125,8 +158,13 @@ WrappedParameters::~WrappedParameters() {
 
 std::string WrappedParameters::Describe(const torch::nn::Module& module) {
   std::vector<std::string> lines;
+  std::unordered_map<TensorKey, std::string> first_names;
   const auto parameters = module.named_parameters();
-  for (const auto& parameter : parameters) lines.push_back(Described("parameter", parameter.key(), parameter.value()));
+  for (const auto& parameter : parameters) {
+    lines.push_back(Described("parameter", parameter.key(), parameter.value()));
+    const auto [first, is_first] = first_names.emplace(KeyOf(parameter.value()), parameter.key());
+    if (!is_first) absl::StrAppend(&lines.back(), ", the same as ", first->second);
+  }
   const auto buffers = module.named_buffers();
   for (const auto& buffer : buffers) lines.push_back(Described("buffer", buffer.key(), buffer.value()));
   return absl::StrJoin(lines, "\n");
@@ -169,9 +207,9 @@ absl::Status WrappedParameters::CheckBuffers(const std::vector<at::Tensor>& buff
   } else if (differs == buffers.end()) {
     what = absl::StrCat(then->name, " is no longer there");
   } else {
-    what = absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), " on ",
-                        differs->device().str(), ", and was ", Shape(then->type, then->sizes), " on ",
-                        then->device.str());
+    what =
+        absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), " on ",
+                     differs->device().str(), ", and was ", Shape(then->type, then->sizes), " on ", then->device.str());
   }
   return absl::FailedPreconditionError(absl::StrCat("the module's buffers are not those it was wrapped with (", what,
                                                     "): make another DistributedDataParallel after a change"));

@@ -27,7 +27,8 @@ class WrappedParameters {
  public:
   // Local. May throw what LibTorch throws.
   //
-  // Errors: InvalidArgument: no parameter needs a gradient; one is not on `device`, or wrapped already.
+  // Errors: InvalidArgument: no parameter needs a gradient; one is not on `device`, or wrapped already; a parameter or buffer is
+  // sparse, expanded, or of a type that cannot be sent.
   static absl::StatusOr<std::unique_ptr<WrappedParameters>> Take(const torch::nn::Module& module, c10::Device device);
 
   WrappedParameters(const WrappedParameters&) = delete;
