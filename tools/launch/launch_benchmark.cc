@@ -1,7 +1,7 @@
 // What the launcher costs.
 //
 // LaunchTrue: N x /bin/true under it, against plain fork and exec of the same, turn by turn in one run.
-// Limit: `ratio` of 2 x /bin/true at most 4.
+// Limit: `ratio` at most 3, which was 8 ms for 2 ranks and 12 ms for 8 where it was set.
 //
 // Print: its own processor time, without that of the ranks, for what 4 ranks print together, by the length of a line,
 // on the console alone and into files as well; `cores_at_100MBps` is how busy it is when they print 100 MB/s. Limit: 1.
