@@ -8,5 +8,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/../checks.sh"
 build_all
 tests_pass
 two_ranks_save @cohort//tools/launch
-fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch platforms rules_cc
+fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch nlohmann_json platforms rules_cc
 [[ ! -e $output_base/external/libtorch/wheels ]] || die "a wheel was fetched."

@@ -15,4 +15,4 @@ echo "common --repo_env=ACME_TORCH=$(rc_word "$ACME_TORCH")" >>"$scratch/bazelrc
 build_all
 tests_pass
 two_ranks_save @cohort//tools/launch
-fetched_only bazel_skylib com_google_absl com_google_googletest gloo platforms rules_cc
+fetched_only bazel_skylib com_google_absl com_google_googletest gloo nlohmann_json platforms rules_cc

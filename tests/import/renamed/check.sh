@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../checks.sh"
 build_all
 tests_pass
 two_ranks_save @acme_cohort//tools/launch
-fetched_only bazel_skylib platforms rules_cc
+fetched_only bazel_skylib nlohmann_json platforms rules_cc
 external=$output_base/external
 for name in abseil-cpp acme_gloo acme_libtorch googletest; do
   [[ -e $external/$name ]] || die "@$name was not used."

@@ -43,4 +43,4 @@ grep -q 'links no backend.*@cohort//runtime:init_process_group' "$scratch/log" |
   die "two processes that cannot meet are not told which target to add: $(cat "$scratch/log")"
 say "two processes without LibTorch are told which target to add"
 
-fetched_only bazel_skylib com_google_absl com_google_googletest platforms rules_cc
+fetched_only bazel_skylib com_google_absl com_google_googletest nlohmann_json platforms rules_cc

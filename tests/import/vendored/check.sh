@@ -15,4 +15,4 @@ cd "$monorepo"
 build_all
 tests_pass
 two_ranks_save @cohort//tools/launch
-fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch platforms rules_cc
+fetched_only bazel_skylib com_google_absl com_google_googletest gloo libtorch nlohmann_json platforms rules_cc
