@@ -46,6 +46,7 @@
 #include "cohort/checkpoint/file_system.h"
 #include "cohort/checkpoint/internal/manifest.h"
 #include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/checkpoint/internal/report_file.h"
 #include "cohort/checkpoint/internal/run_writer.h"
 #include "cohort/checkpoint/internal/save_log.h"
 #include "cohort/checkpoint/internal/time_limit.h"
@@ -206,6 +207,8 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(Proce
     const absl::Status opened = InvokeUser([&]() -> absl::Status {
       if (!manager->options_.report_path.empty()) {
         ABSL_ASSIGN_OR_RETURN(manager->options_.report_path, AbsolutePath(manager->options_.report_path));
+        manager->report_ =
+            std::make_unique<internal::ReportFile>(manager->options_.report_path, internal::kSaveLogFirstKey);
       }
       ABSL_ASSIGN_OR_RETURN(manager->main_,
                             internal::RunWriter::Open(file_system != nullptr ? *file_system : *FileSystem::Posix(),
@@ -252,9 +255,8 @@ absl::StatusOr<CheckpointReport> CheckpointManager::Save(const CheckpointRequest
   } else {
     ++num_failed_saves_;
   }
-  if (main_ != nullptr && !options_.report_path.empty()) {
-    const absl::Status logged = internal::AppendLine(
-        options_.report_path,
+  if (report_ != nullptr) {
+    const absl::Status logged = report_->Append(
         internal::SaveLogLine(absl::Now(), request.step, report.status(),
                               report.ok() ? *report : CheckpointReport{.blocked = elapsed}, num_failed_saves_));
     if (!logged.ok()) Warn(absl::StrCat("the report of a save is lost: ", logged.message()));

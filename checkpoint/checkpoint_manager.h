@@ -39,6 +39,7 @@ namespace cohort {
 class FileSystem;
 
 namespace internal {
+class ReportFile;
 class RunWriter;
 }  // namespace internal
 
@@ -124,7 +125,8 @@ class CheckpointManager {
 
   ProcessGroup* absl_nonnull group_;
   CheckpointManagerOptions options_;
-  std::unique_ptr<internal::RunWriter> main_;  // the main rank's; null elsewhere
+  std::unique_ptr<internal::RunWriter> main_;     // the main rank's; null elsewhere
+  std::unique_ptr<internal::ReportFile> report_;  // the main rank's, if there is to be one
   std::string directory_;
   std::string run_id_;
   std::optional<CheckpointInfo> newest_;

@@ -767,19 +767,28 @@ TEST_F(CheckpointManagerTest, AReportIsNotWrittenIntoTheRunsOwnFiles) {
   for (const std::string& name : names) {
     CheckpointManagerOptions options = Options();
     options.report_path = name;
-    ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "which is a name of the run itself");
+    ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "is a name of the run itself");
   }
   EXPECT_EQ(ReadFile(run_ + "/run.json"), run_file);
   CheckpointManagerOptions fresh = Options();
   fresh.directory = dir_ + "/fresh";
   fresh.report_path = dir_ + "/fresh/latest";
-  ExpectOnAllRanks(fresh, absl::StatusCode::kInvalidArgument, "which is a name of the run itself");
+  ExpectOnAllRanks(fresh, absl::StatusCode::kInvalidArgument, "is a name of the run itself");
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/fresh"));
   CheckpointManagerOptions options = Options();
   options.report_path = run_ + "/saves.jsonl";  // beside them it may be
   SaveSteps({2}, options);
   EXPECT_THAT(ReadFile(options.report_path), HasSubstr("\"step\":2"));
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CheckpointManagerTest, AReportIsNotAppendedToAnotherFile) {
+  CheckpointManagerOptions options = Options();
+  options.report_path = dir_ + "/data.csv";
+  std::ofstream(options.report_path) << "a,b\n1,2\n";
+  ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "data.csv\" begins with \"a,b");
+  EXPECT_EQ(ReadFile(options.report_path), "a,b\n1,2\n");
+  EXPECT_FALSE(std::filesystem::exists(run_));
 }
 
 TEST_F(CheckpointManagerTest, AReportThatCannotBeWrittenIsAWarning) {

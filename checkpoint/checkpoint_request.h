@@ -36,7 +36,8 @@ struct CheckpointManagerOptions {
   // As MainOnlySaver::Options::timeout.
   absl::Duration timeout = absl::Minutes(30);
   // Not empty: a file to which the main rank appends a line of JSON for every save; see docs/checkpoints.md.
-  // It may stand in the run's directory, but not have a name of the run itself (InvalidArgument).
+  // It may stand in the run's directory, but not have a name of the run itself; what is there already must be such a report
+  // (InvalidArgument). That it cannot be written is a warning at each save.
   std::string report_path;
   // Called on the main rank, in the thread that called the manager: a checkpoint was skipped, could not be removed, ... Empty:
   // ABSL_LOG(WARNING).

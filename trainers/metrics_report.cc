@@ -1,9 +1,5 @@
 #include "cohort/trainers/metrics_report.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -15,9 +11,10 @@
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
+#include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "cohort/checkpoint/internal/quoted.h"
+#include "cohort/checkpoint/internal/report_file.h"
 #include "cohort/trainers/typed_path.h"
 
 namespace cohort {
@@ -42,25 +39,17 @@ std::string MetricsLine(const std::vector<std::pair<std::string, double>>& value
   return line + "}";
 }
 
-absl::StatusOr<std::unique_ptr<MetricsReport>> MetricsReport::Open(std::string_view path) {
-  std::string typed = TypedPath(path);
-  const int fd = open(typed.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("metrics_report ", internal::Quoted(typed)));
-  return absl::WrapUnique(new MetricsReport(fd, std::move(typed)));
+absl::StatusOr<std::unique_ptr<MetricsReport>> MetricsReport::Open(std::string_view path,
+                                                                   std::string_view checkpoint_dir) {
+  ABSL_RETURN_IF_ERROR(internal::CheckIsNotOfRun(checkpoint_dir, "metrics_report", path));
+  auto report = absl::WrapUnique(new MetricsReport(TypedPath(path)));
+  const absl::Status usable = report->file_.Check();
+  if (!usable.ok()) return absl::Status(usable.code(), absl::StrCat("metrics_report: ", usable.message()));
+  return report;
 }
 
-MetricsReport::~MetricsReport() { close(fd_); }
-
 absl::Status MetricsReport::Append(const std::vector<std::pair<std::string, double>>& values) {
-  const std::string line = MetricsLine(values) + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat("metrics_report ", internal::Quoted(path_)));
-    rest.remove_prefix(written);
-  }
-  return absl::OkStatus();
+  return file_.Append(MetricsLine(values) + "\n");
 }
 
 }  // namespace cohort

@@ -1,5 +1,6 @@
 #include "cohort/trainers/metrics_report.h"
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -36,7 +37,7 @@ TEST(MetricsReportTest, LinesAreAddedToWhatIsThere) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/metrics.jsonl");
   std::ofstream(path) << "{\"epoch\":0}\n";
   {
-    const absl::StatusOr<std::unique_ptr<MetricsReport>> report = MetricsReport::Open(path);
+    const absl::StatusOr<std::unique_ptr<MetricsReport>> report = MetricsReport::Open(path, "checkpoints");
     ABSL_ASSERT_OK(report);
     EXPECT_THAT((*report)->Append({{"epoch", 1}}), IsOk());
     EXPECT_THAT((*report)->Append({{"epoch", 2}}), IsOk());
@@ -47,15 +48,23 @@ TEST(MetricsReportTest, LinesAreAddedToWhatIsThere) {
 }
 
 TEST(MetricsReportTest, AFileThatCannotBeIsNamed) {
-  EXPECT_THAT(MetricsReport::Open(absl::StrCat(::testing::TempDir(), "/missing/metrics.jsonl")),
+  EXPECT_THAT(MetricsReport::Open(absl::StrCat(::testing::TempDir(), "/missing/metrics.jsonl"), "checkpoints"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing/metrics.jsonl\"")));
 }
 
-TEST(MetricsReportTest, AFullDiskIsAnError) {
-  const absl::StatusOr<std::unique_ptr<MetricsReport>> report = MetricsReport::Open("/dev/full");
-  ABSL_ASSERT_OK(report);
-  EXPECT_THAT((*report)->Append({{"epoch", 1}}),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("\"/dev/full\"")));
+TEST(MetricsReportTest, TheRunsOwnFilesAreRefusedByAnyNameOfTheDirectory) {
+  const std::string dir = absl::StrCat(::testing::TempDir(), "/own");
+  std::filesystem::create_directories(dir + "/run");
+  std::filesystem::create_directory_symlink("run", dir + "/link");
+  for (const std::string name :
+       {"/run/run.json", "/link/run.json", "/run/latest", "/run/step_00000042/state.pt", "/run"}) {
+    for (const std::string directory : {"/run", "/link", "/link/../run/"}) {
+      EXPECT_THAT(MetricsReport::Open(dir + name, dir + directory),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is a name of the run itself")))
+          << name << " " << directory;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir + "/run"));
 }
 
 }  // namespace

@@ -131,16 +131,16 @@ class EpochLines {
 };
 
 // Collective. The report that is asked for, if it is and this is the main rank.
-absl::StatusOr<std::unique_ptr<MetricsReport>> OpenReport(ProcessGroup& group) {
+absl::StatusOr<std::unique_ptr<MetricsReport>> OpenReport(ProcessGroup& group, const TrainerOptions& options) {
   std::unique_ptr<MetricsReport> report;
   absl::Status opened;
   const std::string path = MetricsReportFlag();
   if (group.is_main() && !path.empty()) {
-    absl::StatusOr<std::unique_ptr<MetricsReport>> mine = MetricsReport::Open(path);
+    absl::StatusOr<std::unique_ptr<MetricsReport>> mine = MetricsReport::Open(path, options.checkpoint_dir);
     opened = mine.status();
     if (mine.ok()) report = *std::move(mine);
   }
-  ABSL_RETURN_IF_ERROR(group.Agree("the metrics report is open", opened));
+  ABSL_RETURN_IF_ERROR(group.Agree("the metrics report can be written", opened));
   return report;
 }
 
@@ -170,7 +170,7 @@ absl::StatusOr<TrainerOutcome> TrainWithOutput(ProcessGroup& group, Console& con
 absl::StatusOr<bool> TrainAndPrint(ProcessGroup& group, const TrainerProgram& program, std::string_view argv0) {
   const TrainerOptions options = OptionsFromFlags();
   Console console(group);
-  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsReport> report, OpenReport(group));
+  ABSL_ASSIGN_OR_RETURN(std::unique_ptr<MetricsReport> report, OpenReport(group, options));
   EpochLines lines(console, program.metrics(), std::move(report));
   ABSL_ASSIGN_OR_RETURN(const TrainingData data, AgreeOnData(group, ReadData(program, argv0)));
   absl::StatusOr<std::unique_ptr<Task>> task = program.MakeTask(*data.rows);

@@ -34,8 +34,10 @@
 #include "cohort/checkpoint/internal/manifest.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/checkpoint/internal/remove_checkpoint.h"
+#include "cohort/checkpoint/internal/report_file.h"
 #include "cohort/checkpoint/internal/run_file.h"
 #include "cohort/checkpoint/internal/run_lock.h"
+#include "cohort/checkpoint/internal/save_log.h"
 #include "cohort/checkpoint/internal/temporary_name.h"
 #include "cohort/checkpoint/internal/time_limit.h"
 #include "cohort/checkpoint/retention.h"
@@ -65,19 +67,13 @@ absl::Status CheckOptions(const CheckpointManagerOptions& options) {
   return CheckModel(options.model);
 }
 
-// Lines are appended to whatever stands at `report`: not to what makes `directory` a run's. A path that leads nowhere is a warning
-// at each save.
-absl::Status CheckReport(FileSystem& file_system, std::string_view directory, const std::string& report) {
+// A path that leads nowhere is a warning at each save.
+absl::Status CheckReport(std::string_view directory, const std::string& report) {
   if (report.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> target = ResolveTarget(file_system, report);
-  std::string_view name = target.ok() ? std::string_view(*target) : "";
-  if (!absl::ConsumePrefix(&name, directory) || !absl::ConsumePrefix(&name, "/")) return absl::OkStatus();
-  if (name != kRunFileName && name != kLatestName && !absl::StartsWith(name, kHiddenPrefix) &&
-      !absl::StartsWith(name, kCheckpointPrefix)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("the report of the saves is to be written to ", Quoted(report),
-                                                 ", which is a name of the run itself; allowed is any other file"));
+  ABSL_RETURN_IF_ERROR(CheckIsNotOfRun(directory, "report_path", report));
+  const absl::Status usable = ReportFile(report, kSaveLogFirstKey).Check();
+  return absl::IsInvalidArgument(usable) ? absl::Status(usable.code(), absl::StrCat("report_path: ", usable.message()))
+                                         : absl::OkStatus();
 }
 
 // A new run's.
@@ -114,7 +110,7 @@ absl::StatusOr<std::unique_ptr<RunWriter>> RunWriter::Open(FileSystem& file_syst
                                                            int world_size) {
   ABSL_RETURN_IF_ERROR(CheckOptions(options));
   ABSL_ASSIGN_OR_RETURN(std::string directory, SettleDirectory(file_system, options.directory));
-  ABSL_RETURN_IF_ERROR(CheckReport(file_system, directory, options.report_path));
+  ABSL_RETURN_IF_ERROR(CheckReport(directory, options.report_path));
   auto writer = absl::WrapUnique(new RunWriter(file_system, std::move(options), world_size, directory));
   // Before anything is made, and again once nobody else can change it.
   ABSL_RETURN_IF_ERROR(writer->Read());

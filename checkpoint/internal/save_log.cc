@@ -1,19 +1,11 @@
 #include "cohort/checkpoint/internal/save_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cohort/checkpoint/checkpoint_request.h"
-#include "cohort/checkpoint/internal/path_error.h"
 #include "nlohmann/json.hpp"
 
 namespace cohort::internal {
@@ -21,7 +13,7 @@ namespace cohort::internal {
 std::string SaveLogLine(absl::Time time, int64_t step, const absl::Status& outcome, const CheckpointReport& report,
                         int64_t num_failed_saves) {
   nlohmann::ordered_json line;
-  line["time"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
+  line[kSaveLogFirstKey] = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
   line["step"] = step;
   line["saved"] = outcome.ok();
   if (outcome.ok()) {
@@ -39,20 +31,6 @@ std::string SaveLogLine(absl::Time time, int64_t step, const absl::Status& outco
   line["failed_saves"] = num_failed_saves;
   // A path need not be UTF-8; JSON must.
   return line.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-absl::Status AppendLine(const std::string& path, std::string_view line) {
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (fd < 0) return PathError(errno, "open", path);
-  const absl::Cleanup close_fd = [&] { close(fd); };
-  ssize_t written;
-  do {
-    written = write(fd, line.data(), line.size());
-  } while (written < 0 && errno == EINTR);
-  if (written < 0) return PathError(errno, "write", path);
-  if (written == static_cast<ssize_t>(line.size())) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("write \"", path, "\": ", written, " bytes of ", line.size(), " fitted"));
 }
 
 }  // namespace cohort::internal

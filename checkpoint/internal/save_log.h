@@ -18,9 +18,8 @@ namespace cohort::internal {
 std::string SaveLogLine(absl::Time time, int64_t step, const absl::Status& outcome, const CheckpointReport& report,
                         int64_t num_failed_saves);
 
-// Local. Appends `line` to the file at `path`, which is made if missing; at once, so that lines of several jobs do not mix. Does
-// not wait for whoever reads a pipe.
-absl::Status AppendLine(const std::string& path, std::string_view line);
+// What SaveLogLine begins with: the kind of the ReportFile.
+inline constexpr std::string_view kSaveLogFirstKey = "time";
 
 }  // namespace cohort::internal
 
