@@ -10,6 +10,7 @@
 
 #include "ATen/core/Reduction.h"
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/aminmax.h"
 #include "ATen/ops/cross_entropy_loss.h"
 #include "ATen/ops/stack.h"
 #include "absl/status/status.h"
@@ -19,6 +20,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "c10/core/Device.h"
+#include "c10/core/ScalarType.h"
+#include "c10/util/Exception.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/models/mlp.h"
 #include "cohort/runtime/process_group.h"
@@ -62,6 +65,7 @@ class MlpTask final : public Task {
   }
 
   at::Tensor Loss(const at::Tensor& output, const at::Tensor& targets) const override {
+    CheckClasses(targets);
     return at::cross_entropy_loss(output, targets, /*weight=*/{}, at::Reduction::Sum);
   }
   int64_t loss_values_per_row() const override { return 1; }
@@ -77,6 +81,16 @@ class MlpTask final : public Task {
   }
 
  private:
+  // With MlpTaskOptions::classes nobody has looked at the rows before.
+  void CheckClasses(const at::Tensor& targets) const {
+    if (!options_.classes.has_value() || targets.numel() == 0) return;
+    const auto [least, greatest] = at::aminmax(targets);
+    for (const int64_t target : {least.item<int64_t>(), greatest.item<int64_t>()}) {
+      TORCH_CHECK_VALUE(target >= 0 && target < classes_, "a row is of class ", target, "; with classes=", classes_,
+                        " they must be from 0 to ", classes_ - 1);
+    }
+  }
+
   const int64_t features_, classes_;
   const MlpTaskOptions options_;
 };
@@ -132,6 +146,11 @@ absl::StatusOr<std::unique_ptr<Task>> MakeMlpTask(const RowSource& rows, const M
     return absl::InvalidArgumentError(absl::StrCat(internal::Printable(data.name), ": the targets of a row are ",
                                                    data.targets.ToString(),
                                                    "; a classifier needs one class, an int64"));
+  }
+  if (at::isComplexType(data.features.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(internal::Printable(data.name), ": the features of a row are ", data.features.ToString(),
+                     "; a classifier needs real numbers, as the real and the imaginary part apart"));
   }
   const int64_t features = data.features.num_values();
   if (features < 1 || features > kMaxLayer) {

@@ -22,8 +22,8 @@ namespace cohort {
 struct MlpTaskOptions {
   std::vector<int64_t> hidden = {128};  // sizes of the hidden layers, each 1 to kMaxLayer
   double dropout = 0.1;                 // at least 0, below 1
-  // How many there are, 2 to kMaxLayer; nullopt: as many as the data have, the greatest class and one more, for which
-  // all rows are read once.
+  // How many there are, 2 to kMaxLayer; a row of another class is found when it is used (InvalidArgument). nullopt: as many as
+  // the data have, the greatest class and one more, for which all rows are read once.
   std::optional<int64_t> classes;
 };
 
@@ -39,7 +39,7 @@ absl::Span<const TaskMetric> MlpMetrics();
 // say otherwise its learning rate is 0.1 (1 - momentum) for sgd, 0.01 for adagrad, 0.001 (1 - momentum) for rmsprop,
 // and 0.001 for adam and adamw, whose weight decay is 0.01.
 //
-// Errors: those of CheckMlpTaskOptions; InvalidArgument if a row's target is no class (which row), or the data have
+// Errors: those of CheckMlpTaskOptions; InvalidArgument if the features are complex, a row's target is no class (which row), or the data have
 // fewer than 2 classes or more than kMaxLayer; those of RowSource::Read.
 absl::StatusOr<std::unique_ptr<Task>> MakeMlpTask(const RowSource& rows, const MlpTaskOptions& options);
 

@@ -69,10 +69,8 @@ RetentionPolicy RetentionOf(const TrainerOptions& options, absl::Span<const Task
   return policy;
 }
 
-// Nobody asked for this checkpoint: so it is said what to do if it is the wrong one.
-absl::Status WithWayOut(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), "; --resume=none starts over"));
+absl::Status WithWayOut(const absl::Status& status, std::string_view way_out) {
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; ", way_out));
 }
 
 // A run: the training, and what is kept of it.
@@ -140,7 +138,12 @@ absl::Status Run::Begin() {
   }
   ABSL_RETURN_IF_ERROR(OpenDirectory());
   absl::StatusOr<std::optional<std::string>> loaded = checkpointing_->Resume(from, load);
-  if (!loaded.ok()) return from.kind == ResumeFrom::Kind::kAuto ? WithWayOut(loaded.status()) : loaded.status();
+  // Nobody asked for the checkpoint that is found: so it is said what to do if it is the wrong one.
+  if (from.kind == ResumeFrom::Kind::kAuto &&
+      (absl::IsInvalidArgument(loaded.status()) || absl::IsDataLoss(loaded.status()))) {
+    return WithWayOut(loaded.status(), "--resume=none starts over");
+  }
+  ABSL_RETURN_IF_ERROR(loaded.status());
   if (training_.epochs_done() < options_.epochs) ReportBegin(loaded->value_or(""));
   return absl::OkStatus();
 }
@@ -160,8 +163,7 @@ absl::Status Run::OpenDirectory() {
                                .stop_if_save_fails = options_.stop_if_save_fails};
   absl::StatusOr<std::unique_ptr<Checkpointing>> opened = Checkpointing::Open(&group_, std::move(options));
   if (absl::IsFailedPrecondition(opened.status())) {
-    return absl::Status(opened.status().code(),
-                        absl::StrCat(opened.status().message(), "; --checkpoint_dir=DIR names another directory"));
+    return WithWayOut(opened.status(), "--checkpoint_dir=DIR names another directory");
   }
   ABSL_ASSIGN_OR_RETURN(checkpointing_, std::move(opened));
   return absl::OkStatus();

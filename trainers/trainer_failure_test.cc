@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "cohort/trainers/data/generated_dataset.h"
 #include "cohort/trainers/data/row_source.h"
 #include "cohort/trainers/linear_task.h"
+#include "cohort/trainers/split_rows.h"
 #include "cohort/trainers/task.h"
 #include "cohort/trainers/trainer.h"
 #include "cohort/trainers/trainer_options.h"
@@ -38,13 +40,16 @@ using ::absl_testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// 64 rows, of which this rank cannot read those from `bad` on, or gets numbers there that are none.
+// 64 rows, of which this rank cannot read those that are bad, or gets numbers there that are none.
 class BadRows final : public RowSource {
  public:
   enum class How { kUnreadable, kNotFinite };
 
-  BadRows(std::unique_ptr<RowSource> good, int64_t bad, How how)
-      : RowSource(good->info()), good_(std::move(good)), bad_(bad), how_(how) {}
+  BadRows(std::unique_ptr<RowSource> good, std::function<bool(int64_t row)> is_bad, How how)
+      : RowSource(good->info()), good_(std::move(good)), is_bad_(std::move(is_bad)), how_(how) {}
+  BadRows(std::unique_ptr<RowSource> good, int64_t first_bad, How how)
+      : BadRows(
+            std::move(good), [first_bad](int64_t row) { return row >= first_bad; }, how) {}
 
  private:
   absl::Status ReadInto(absl::Span<const int64_t> rows, RowBatch& batch) const override {
@@ -52,7 +57,7 @@ class BadRows final : public RowSource {
     if (!read.ok()) return read.status();
     batch = *std::move(read);
     for (size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] < bad_) continue;
+      if (!is_bad_(rows[i])) continue;
       if (how_ == How::kUnreadable) return absl::DataLossError(absl::StrCat("row ", rows[i], " cannot be read"));
       batch.features.select(0, static_cast<int64_t>(i)).fill_(std::nan(""));
     }
@@ -60,7 +65,7 @@ class BadRows final : public RowSource {
   }
 
   const std::unique_ptr<RowSource> good_;
-  const int64_t bad_;
+  const std::function<bool(int64_t row)> is_bad_;
   const How how_;
 };
 
@@ -142,6 +147,32 @@ TEST_F(TrainerFailureTest, IfOnlyTheEvaluationShowsItTheGroupIsStillOfUse) {
   EXPECT_FALSE(std::filesystem::exists(options_.checkpoint_dir + "/latest"));
   EXPECT_THAT(group_->Barrier(), absl_testing::IsOk());
   EXPECT_THAT(group_->Shutdown(), absl_testing::IsOk());  // the others may still be in the barrier
+}
+
+TEST_F(TrainerFailureTest, RowsThatAreNoNumbersAreNamedByTheirPlaceInTheData) {
+  options_.validation = 0.25;
+  const auto split = SplitRows(64, 0.25);
+  ABSL_ASSERT_OK(split);
+  const int64_t held_out = split->held_out[7], learned = split->learned[30];
+  ASSERT_NE(held_out, 7);
+  ASSERT_NE(learned, 30);
+  const BadRows measured(
+      Good(), [&](int64_t row) { return row == held_out; }, BadRows::How::kNotFinite);
+  EXPECT_THAT(Trains(measured),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat("the features of row ", held_out, " are not finite numbers"))));
+  const BadRows trained(
+      Good(), [&](int64_t row) { return row == learned; }, BadRows::How::kNotFinite);
+  EXPECT_THAT(Trains(trained),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat("the features of row ", learned, " are not finite numbers"))));
+}
+
+TEST_F(TrainerFailureTest, AStepThatIsNoFloatIsTheLearningRates) {
+  options_.optimizer = "adam";
+  options_.learning_rate = 1e38;
+  EXPECT_THAT(Trains(*rows_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("learning_rate=1e+38 is too high for this data")));
 }
 
 TEST_F(TrainerFailureTest, AGradientThatIsTooLongToBeCutIsAnError) {

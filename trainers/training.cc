@@ -34,7 +34,9 @@
 #include "ATen/core/ivalue.h"
 #include "ATen/ops/isfinite.h"
 #include "ATen/ops/zeros.h"
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -88,20 +90,22 @@ RunSettings SettingsOf(const TrainerOptions& options, const Task& task, const Ro
           .lr_warmup_epochs = options.lr_warmup_epochs};
 }
 
+// What LibTorch's optimizers multiply by at most a million stays a float.
+constexpr double kLargeRate = 1e30;
+
 std::string Shown(double value) {
   char digits[32];
   return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// What is wrong with the data themselves, if that is why a loss is not finite.
-absl::Status CheckFinite(const LoadedBatch& batch) {
+// What is wrong with the data themselves, if that is why a loss is not finite. `row_of` says which row of the data the i-th is.
+absl::Status CheckFinite(const RowBatch& rows, absl::FunctionRef<int64_t(int64_t i)> row_of) {
   return InvokeTorch([&] {
-    for (const auto& [name, values] :
-         {std::pair("features", &batch.rows.features), std::pair("targets", &batch.rows.targets)}) {
-      for (size_t i = 0; i < batch.items.size(); ++i) {
-        if (at::isfinite(values->select(0, static_cast<int64_t>(i))).all().item<bool>()) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("the ", name, " of row ", batch.items[i], " of those to learn from are not finite numbers"));
+    for (const auto& [name, values] : {std::pair("features", &rows.features), std::pair("targets", &rows.targets)}) {
+      if (at::isfinite(*values).all().item<bool>()) continue;
+      for (int64_t i = 0; i < values->size(0); ++i) {
+        if (at::isfinite(values->select(0, i)).all().item<bool>()) continue;
+        return absl::InvalidArgumentError(absl::StrCat("the ", name, " of row ", row_of(i), " are not finite numbers"));
       }
     }
     return absl::OkStatus();
@@ -299,7 +303,7 @@ absl::Status Training::AddGradients(const LoadedBatch& batch) {
     const auto loss = [&](const at::Tensor& output) -> absl::StatusOr<at::Tensor> {
       absl::StatusOr<at::Tensor> mine = LossOf(output, targets, batch.num_of_all);
       if (absl::IsInvalidArgument(mine.status())) {
-        ABSL_RETURN_IF_ERROR(CheckFinite(batch));
+        ABSL_RETURN_IF_ERROR(CheckLearnedFinite(batch));
       }
       return mine;
     };
@@ -325,13 +329,17 @@ absl::StatusOr<at::Tensor> Training::LossOf(const at::Tensor& output, const at::
 
 absl::Status Training::ApplyGradients() {
   double norm = 0;
-  ABSL_RETURN_IF_ERROR(InvokeTorch([&] {
+  const absl::Status stepped = InvokeTorch([&] {
     if (options_.clip_grad_norm.has_value()) {
       norm = torch::nn::utils::clip_grad_norm_(parameters_, *options_.clip_grad_norm);
     }
     if (std::isfinite(norm)) optimizer_->step();
-  }));
-  if (std::isfinite(norm)) return absl::OkStatus();
+  });
+  // LibTorch makes a float of a multiple of the rate, and has no error of its own for one that is none.
+  if (absl::IsInternal(stepped) && learning_rate() > kLargeRate) {
+    return NotFinite(absl::StrCat("the optimizer's step is not a finite number at ", Place()));
+  }
+  if (!stepped.ok() || std::isfinite(norm)) return stepped;
   return NotFinite(absl::StrCat("the gradients' length is no longer a finite number at ", Place()));
 }
 
@@ -354,6 +362,26 @@ absl::StatusOr<at::Tensor> Training::EvaluateShare() {
   return sums;
 }
 
+absl::Status Training::CheckLearnedFinite(const LoadedBatch& batch) const {
+  std::vector<int64_t> rows = batch.items;
+  if (options_.validation > 0) {
+    ABSL_ASSIGN_OR_RETURN(const RowSplit split, SplitRows(rows_.num_rows(), options_.validation));
+    for (int64_t& row : rows) row = split.learned[row];
+  }
+  return CheckFinite(batch.rows, [&](int64_t i) { return rows[i]; });
+}
+
+absl::Status Training::CheckMeasuredFinite() const {
+  RowSplit split;
+  if (options_.validation > 0) {
+    ABSL_ASSIGN_OR_RETURN(split, SplitRows(rows_.num_rows(), options_.validation));
+  }
+  return VisitRows(*measured_, 0, measured_->num_rows(), [&](int64_t first, const RowBatch& batch) {
+    return CheckFinite(batch,
+                       [&](int64_t i) { return split.held_out.empty() ? first + i : split.held_out[first + i]; });
+  });
+}
+
 absl::StatusOr<Training::EpochResult> Training::EndEpoch() {
   absl::StatusOr<at::Tensor> mine = EvaluateShare();
   if (!mine.ok()) return Fail(mine.status());
@@ -367,8 +395,9 @@ absl::StatusOr<Training::EpochResult> Training::EndEpoch() {
   ABSL_ASSIGN_OR_RETURN(const std::vector<double> loss, Numbers(loss_sum));
   const int64_t num_values = learned_->num_rows() * task_.loss_values_per_row();
   EpochResult result{.loss = loss[0] / static_cast<double>(num_values)};
-  for (const double number : totals) {
-    if (!std::isfinite(number)) return NotFinite("the loss is no longer a finite number in evaluation");
+  if (!absl::c_all_of(totals, [](double number) { return std::isfinite(number); })) {
+    ABSL_RETURN_IF_ERROR(group_.Agree("the data are finite", CheckMeasuredFinite()));
+    return NotFinite("the loss is no longer a finite number in evaluation");
   }
   result.metrics = task_.Metrics(totals, measured_->num_rows());
   ++epochs_done_;

@@ -106,6 +106,9 @@ class Training {
   // Local. The rows' loss as it is learned from; adds it to loss_sum_.
   absl::StatusOr<at::Tensor> LossOf(const at::Tensor& output, const at::Tensor& targets, int64_t rows_of_all);
   absl::Status ApplyGradients();
+  // Local. InvalidArgument that names the first row whose numbers are not finite, as it is counted in the data.
+  absl::Status CheckLearnedFinite(const LoadedBatch& batch) const;
+  absl::Status CheckMeasuredFinite() const;
   // Local. What Task::Sums makes of this rank's share of the rows that metrics are of.
   absl::StatusOr<at::Tensor> EvaluateShare();
   // Collective. Every rank's loss_sum_, on every rank.

@@ -1,6 +1,7 @@
 #include "cohort/runtime/internal/exception_status.h"
 
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -8,6 +9,8 @@
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
 #include "gloo/common/error.h"
 #include "torch/csrc/distributed/c10d/exception.h"
@@ -25,6 +28,14 @@ absl::Status SystemError(const std::system_error& error) {
     return absl::Status(absl::ErrnoToStatusCode(error.code().value()), error.what());
   }
   return absl::InternalError(error.what());
+}
+
+// What has no kind of its own.
+absl::Status OtherError(std::string_view text) {
+  const bool has_no_memory =
+      absl::StrContains(text, "DefaultCPUAllocator: ") || absl::StrContains(text, std::strerror(ENOMEM));
+  return has_no_memory ? absl::ResourceExhaustedError(absl::StrCat("out of memory: ", text))
+                       : absl::InternalError(text);
 }
 
 }  // namespace
@@ -52,7 +63,7 @@ absl::Status StatusFromException(const std::exception_ptr& exception, bool time_
   } catch (const c10::OutOfMemoryError& error) {
     return absl::ResourceExhaustedError(error.what_without_backtrace());
   } catch (const c10::Error& error) {
-    return absl::InternalError(error.what_without_backtrace());
+    return OtherError(error.what_without_backtrace());
   } catch (const std::system_error& error) {
     return SystemError(error);
   } catch (const std::invalid_argument& error) {
@@ -60,7 +71,7 @@ absl::Status StatusFromException(const std::exception_ptr& exception, bool time_
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory");
   } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
+    return OtherError(error.what());
   } catch (...) {
     return absl::UnknownError("an exception that is not a std::exception");
   }

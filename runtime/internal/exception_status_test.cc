@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ATen/ops/empty.h"
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "c10/util/Exception.h"
@@ -87,6 +88,16 @@ TEST(StatusFromExceptionTest, OtherErrorsKeepTheirCodeWhateverTheTime) {
 TEST(StatusFromExceptionTest, BadAllocIsResourceExhausted) {
   EXPECT_THAT(StatusFromException(std::make_exception_ptr(std::bad_alloc()), false),
               StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(StatusFromExceptionTest, NoMemoryForATensorIsResourceExhausted) {
+  try {
+    at::empty({int64_t{1} << 58}, at::kFloat);
+    FAIL() << "there is an exbibyte of memory";
+  } catch (...) {
+    EXPECT_THAT(StatusFromException(std::current_exception(), false),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("out of memory: ")));
+  }
 }
 
 TEST(StatusFromExceptionTest, WhatIsNoExceptionIsUnknown) {

@@ -91,7 +91,6 @@ TEST(BadInputTest, AFlagOutOfItsRangeIsNamedWithItsValueAndWhatIsAllowed) {
   ExpectRefused({"--metrics_report=missing/m.jsonl"}, "missing/m.jsonl\": No such file or directory");
   ExpectRefused({"--metrics_report=checkpoints/run.json"}, "run.json\" is a name of the run itself");
   ExpectRefused({"--checkpoint_dir=new", "--metrics_report=new"}, "\"new\" is a name of the run itself");
-  ExpectRefused({"--checkpoint_dir=new", "--save_report=new/latest"}, "latest\" is a name of the run itself");
   ExpectRefused({"--batch_size=-32"}, "--batch_size=-32: must be at least 1");
   ExpectRefused({"--optimizer=lbfgs"}, "--optimizer=lbfgs: must be sgd, adam, adamw, rmsprop or adagrad");
   ExpectRefused({"--optimizer=adam", "--momentum=0.9"}, "--momentum=0.9: is for sgd and rmsprop, not for adam");

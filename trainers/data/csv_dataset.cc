@@ -1,5 +1,9 @@
 #include "cohort/trainers/data/csv_dataset.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -35,9 +39,7 @@ namespace {
 // The lines of a file, none longer than kMaxCsvLineBytes.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rbe"), std::fclose) {
-    if (file_ == nullptr) opened_ = CannotRead();
-  }
+  explicit LineReader(const std::string& path) : path_(path), file_(nullptr, std::fclose) { opened_ = Open(); }
 
   // Puts the next line, without its end, into `line` and returns true; false after the last one.
   absl::StatusOr<bool> Next(std::string& line) {
@@ -74,10 +76,25 @@ class LineReader {
   }
 
  private:
+  absl::Status Open() {
+    // Non-blocking: the opening of a pipe would wait for a writer.
+    const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return CannotRead();
+    file_.reset(fdopen(fd, "rb"));
+    if (file_ == nullptr) {
+      close(fd);
+      return absl::ResourceExhaustedError(absl::StrCat("cannot read ", path_, ": out of memory"));
+    }
+    struct stat info;
+    if (fstat(fd, &info) != 0) return CannotRead();
+    if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot read ", path_, ": it is not a regular file; every rank reads all of it"));
+  }
   absl::Status CannotRead() const { return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_)); }
 
   const std::string path_;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   absl::Status opened_;
   std::array<char, 65536> buffer_;
   size_t begin_ = 0;

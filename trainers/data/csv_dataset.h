@@ -29,7 +29,8 @@ namespace cohort {
 //
 // Errors:
 //   InvalidArgument   anything else in the file: its path, line, column, and what stands there; no row at all; a
-//                     target that is no column (lists the columns) or named twice; no column left as a feature
+//                     target that is no column (lists the columns) or named twice; no column left as a feature; a path that is
+//                     no regular file, such as a pipe
 //   NotFound, PermissionDenied, FailedPrecondition (a directory), ...  by the operating system's cause, with the path
 absl::StatusOr<Dataset> ReadCsvDataset(const std::string& path, absl::Span<const std::string> targets);
 

@@ -1,5 +1,7 @@
 #include "cohort/trainers/data/csv_dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -171,8 +173,18 @@ TEST(ReadCsvDatasetTest, ListsTheColumnsWhenATargetIsNone) {
 TEST(ReadCsvDatasetTest, BoundsTheLengthOfALine) {
   ExpectRefused(absl::StrCat("a,y\n1,", std::string(kMaxCsvLineBytes, '0'), "\n"),
                 "line 2: is longer than 1048576 bytes, the limit for a line");
-  EXPECT_THAT(ReadCsvDataset("/dev/zero", {}),
+  const std::string zeros = absl::StrCat(::testing::TempDir(), "/zeros.csv");
+  std::ofstream(zeros).close();
+  std::filesystem::resize_file(zeros, 10 * kMaxCsvLineBytes);
+  EXPECT_THAT(ReadCsvDataset(zeros, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 1: is longer than")));
+}
+
+TEST(ReadCsvDatasetTest, DoesNotWaitForAPipe) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/pipe.csv");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(ReadCsvDataset(path, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipe.csv: it is not a regular file")));
 }
 
 TEST(ReadCsvDatasetTest, SaysWhyAFileCannotBeRead) {

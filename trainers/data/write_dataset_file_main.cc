@@ -1,5 +1,6 @@
 // The program that makes a data set in a file of a CSV file: `//trainers/data:write_dataset_file`. See its --help.
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -39,15 +40,25 @@ constexpr std::string_view kUsage = R"(makes a safetensors file of a CSV file.
   ./bazelw run //trainers/data:write_dataset_file -- INPUT.csv OUTPUT.safetensors --target=price
 
 OUTPUT has a tensor "features" [rows, columns] of floats and a tensor "targets", [rows, columns] of floats or, with
---classes, [rows] of int64. It is replaced as a whole or not at all. INPUT is read into memory.
+--classes, [rows] of int64. It is replaced as a whole or not at all, and must be another file than INPUT, a regular file,
+which is read into memory.
 
 Exit codes: 0 written; 1 not, and one line says why.)";
+
+// Whatever their names: the output replaces what is there.
+absl::Status CheckAreTwoFiles(const char* input, const char* output) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(input, output, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(internal::Quoted(output), " is the input, ", internal::Quoted(input),
+                                                 ", and would be replaced; the output must be another file"));
+}
 
 absl::Status Run(const std::vector<char*>& arguments) {
   if (arguments.size() != 3) {
     return absl::InvalidArgumentError(absl::StrCat("expected INPUT.csv OUTPUT.safetensors, and there are ",
                                                    arguments.size() - 1, " arguments; see --help"));
   }
+  ABSL_RETURN_IF_ERROR(CheckAreTwoFiles(arguments[1], arguments[2]));
   ABSL_ASSIGN_OR_RETURN(Dataset data, ReadCsvDataset(arguments[1], absl::GetFlag(FLAGS_target)));
   data.checksum = Checksum(data);
   if (absl::GetFlag(FLAGS_standardize)) StandardizeFeatures(data);
@@ -64,6 +75,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
 }
 
 int Main(int argc, char** argv) {
+  // A limit on the size of files is then an error that names the file, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   absl::SetProgramUsageMessage(kUsage);
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   // Under `bazel run` the working directory is not where the person stands who typed the paths.

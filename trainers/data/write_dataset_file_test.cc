@@ -108,5 +108,29 @@ TEST_F(WriteDatasetFileTest, OneLineSaysWhatIsWrongAndTheOldFileStays) {
   expect_refused("in.csv out --classes", "0.5 is no class");
 }
 
+TEST_F(WriteDatasetFileTest, TheInputIsNotReplacedWhateverItIsCalled) {
+  const std::string before = TextOf(folder_ + "/in.csv");
+  fs::create_symlink("in.csv", folder_ + "/link.csv");
+  fs::create_hard_link(folder_ + "/in.csv", folder_ + "/hard.csv");
+  for (const std::string_view output : {"in.csv", "./in.csv", "link.csv", "hard.csv"}) {
+    EXPECT_EQ(Run(absl::StrCat("in.csv ", output)), 1);
+    EXPECT_THAT(said_, HasSubstr("and would be replaced; the output must be another file")) << output;
+  }
+  EXPECT_EQ(TextOf(folder_ + "/in.csv"), before);
+}
+
+TEST_F(WriteDatasetFileTest, ALimitOnTheSizeOfFilesIsAnErrorThatLeavesNothing) {
+  // What the program says goes through a pipe: the limit is on files.
+  const std::string program = *LocateRunfile("", "cohort/trainers/data/write_dataset_file");
+  const std::string line =
+      absl::StrCat("sh -c 'cd \"", folder_, "\" && ulimit -f 0 && \"", program,
+                   "\" in.csv out.safetensors 2>&1; echo ended with $?' | cat > '", folder_, "/said'");
+  ASSERT_EQ(std::system(line.c_str()), 0);
+  EXPECT_THAT(TextOf(folder_ + "/said"), AllOf(HasSubstr("File too large"), HasSubstr("ended with 1\n")));
+  fs::remove(folder_ + "/said");
+  fs::remove(folder_ + "/in.csv");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 }  // namespace
 }  // namespace cohort
