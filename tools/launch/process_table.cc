@@ -9,22 +9,17 @@
 
 #include "cohort/tools/launch/process_table.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "cohort/tools/launch/unique_fd.h"
+#include "cohort/tools/launch/proc_stat.h"
 
 namespace cohort::launch {
 
@@ -49,19 +44,10 @@ bool ProcessTable::AllHaveEnded() const {
 }
 
 bool ProcessTable::IsDying(size_t index) const {
-  // PF_EXITING of linux/sched.h, in the field "flags" of proc(5). It is set before anything of the process is taken
-  // down.
+  // PF_EXITING of linux/sched.h. It is set before anything of the process is taken down.
   constexpr unsigned kExiting = 0x4;
-  const UniqueFd file(open(absl::StrCat("/proc/", leaders_[index].pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  char text[1024];
-  const ssize_t size = file ? read(file.get(), text, sizeof(text) - 1) : 0;
-  if (size <= 0) return false;
-  text[size] = '\0';
-  // The second field is the program's name in parentheses and may hold anything.
-  const char* const name_end = strrchr(text, ')');
-  unsigned flags = 0;
-  return name_end != nullptr && sscanf(name_end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-         (flags & kExiting) != 0;
+  const std::optional<ProcStat> stat = ReadProcStat(leaders_[index].pid);
+  return stat.has_value() && (stat->flags & kExiting) != 0;
 }
 
 std::optional<size_t> ProcessTable::ReapOrphans() {

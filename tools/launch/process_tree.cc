@@ -9,27 +9,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cohort/tools/launch/proc_stat.h"
 
 namespace cohort::launch {
 namespace {
 
-// Of the process `pid`, by /proc/PID/stat; 0 if it has gone. The second field is its name in parentheses, which may hold anything.
-pid_t ParentOf(pid_t pid) {
-  std::string stat;
-  std::getline(std::ifstream(absl::StrCat("/proc/", pid, "/stat")), stat, '\0');
-  const size_t name_end = stat.rfind(')');
-  pid_t parent = 0;
-  if (name_end == std::string::npos || sscanf(stat.c_str() + name_end, ") %*c %d", &parent) != 1) return 0;
-  return parent;
+bool IsChild(pid_t pid) {
+  const std::optional<ProcStat> stat = ReadProcStat(pid);
+  return stat.has_value() && stat->ppid == getpid();
 }
 
 // Where the kernel does not list the children of a process.
@@ -39,7 +34,7 @@ std::vector<pid_t> ChildrenByParent() {
   if (proc == nullptr) return children;
   while (const dirent* const entry = readdir(proc)) {
     pid_t pid;
-    if (absl::SimpleAtoi(entry->d_name, &pid) && ParentOf(pid) == getpid()) children.push_back(pid);
+    if (absl::SimpleAtoi(entry->d_name, &pid) && IsChild(pid)) children.push_back(pid);
   }
   closedir(proc);
   return children;

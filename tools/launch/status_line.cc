@@ -5,14 +5,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cohort/tools/launch/proc_stat.h"
 
 namespace cohort::launch {
 namespace {
@@ -38,16 +35,8 @@ bool HasPlaceForStatus(int out_fd, int err_fd, const Environment& environment, i
 }
 
 bool IsInForeground(pid_t process) {
-  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
-  const std::string stat(std::istreambuf_iterator<char>(file), {});
-  // The name stands in parentheses, and may hold some.
-  const size_t name_end = stat.rfind(')');
-  int group = 0, foreground_group = -1;
-  if (name_end == std::string::npos ||
-      sscanf(stat.c_str() + name_end, ") %*c %*d %d %*d %*d %d", &group, &foreground_group) != 2) {
-    return true;
-  }
-  return foreground_group < 0 || foreground_group == group;
+  const std::optional<ProcStat> stat = ReadProcStat(process);
+  return !stat.has_value() || stat->tpgid < 0 || stat->tpgid == stat->pgrp;
 }
 
 std::string StatusText(int num_up, int num_ranks, absl::Duration elapsed, int terminal_fd) {
