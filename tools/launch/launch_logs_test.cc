@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cohort/tools/launch/test_launcher.h"
 #include "cohort/tools/launch/unique_fd.h"
@@ -33,13 +32,6 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 std::string Subject() { return getenv("SUBJECT"); }
-
-std::vector<std::string> Lines(std::string_view text) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  EXPECT_EQ(lines.back(), "") << "the last line is not whole";
-  lines.pop_back();
-  return lines;
-}
 
 // The files below `directory`, by "RANK/NAME", of the only launch and its attempt.
 std::map<std::string, std::string> Files(const std::string& directory, const std::string& attempt = "attempt_0") {
@@ -115,8 +107,8 @@ TEST_F(LaunchLogsTest, WhatIsRedirectedIsInFilesAlone) {
 TEST_F(LaunchLogsTest, WhatIsTeedIsInBoth) {
   const TestLauncher::Result result = RunLauncher(WithLogs(Shells(2, "echo out $RANK; echo err >&2", {"--tee=1:3"})));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(Lines(result.out), UnorderedElementsAre("[0] out 0", "[1] out 1"));
-  EXPECT_THAT(Lines(result.err), UnorderedElementsAre(StartsWith("launch: log files: "), "[0] err", "[1] err"));
+  EXPECT_THAT(WholeLines(result.out), UnorderedElementsAre("[0] out 0", "[1] out 1"));
+  EXPECT_THAT(WholeLines(result.err), UnorderedElementsAre(StartsWith("launch: log files: "), "[0] err", "[1] err"));
   EXPECT_THAT(Files(logs_), Are({{"1/stdout.log", "out 1\n"}, {"1/stderr.log", "err\n"}}));
 }
 
@@ -124,7 +116,7 @@ TEST_F(LaunchLogsTest, TheFilterIsForTheConsoleAlone) {
   const TestLauncher::Result result =
       RunLauncher(WithLogs(Shells(3, "echo out $RANK; echo err >&2", {"--tee=1", "--local-ranks-filter=0,2"})));
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(Lines(result.out), UnorderedElementsAre("[0] out 0", "[2] out 2"));
+  EXPECT_THAT(WholeLines(result.out), UnorderedElementsAre("[0] out 0", "[2] out 2"));
   EXPECT_THAT(result.err, Not(HasSubstr("[1]")));
   EXPECT_THAT(Files(logs_),
               Are({{"0/stdout.log", "out 0\n"}, {"1/stdout.log", "out 1\n"}, {"2/stdout.log", "out 2\n"}}));
@@ -190,7 +182,7 @@ TEST_F(LaunchLogsTest, FilesHaveEachByteAlsoOfARankThatIsKilledAndBesideAReaderT
     reader.CloseWriteEnd();
     const bool is_teed = std::string_view(flag) == "-t3";
     EXPECT_TRUE(!is_teed || reader.AwaitAFullPipe());
-    const std::vector<std::string> shown = Lines(reader.ReadAll());
+    const std::vector<std::string> shown = WholeLines(reader.ReadAll());
     EXPECT_EQ(launcher.Wait().exit_code, 137);
 
     const std::map<std::string, std::string> files = Files(logs);
@@ -221,7 +213,7 @@ TEST_F(LaunchLogsTest, AReaderThatStallsHoldsUpNoRankWhoseOutputIsTeed) {
   ASSERT_TRUE(AwaitCondition([&] { return ReadFile(done).size() == 4; }));
   std::map<std::string, int> count_of;
   std::string last[2];
-  for (std::string& line : Lines(reader.ReadAll())) {
+  for (std::string& line : WholeLines(reader.ReadAll())) {
     last[line[1] - '0'] = line;
     ++count_of[line];
   }
@@ -277,7 +269,7 @@ TEST_F(LaunchLogsTest, ADirectoryThatCannotBeIsOneLineAndNothingIsStarted) {
   const TestLauncher::Result result =
       RunLauncher(Shells(2, absl::StrCat("touch ", logs_, "/started"), {"-r3", absl::StrCat("--log-dir=", file)}));
   EXPECT_EQ(result.exit_code, 125);
-  EXPECT_THAT(Lines(result.err),
+  EXPECT_THAT(WholeLines(result.err),
               ElementsAre(MatchesRegex(absl::StrCat("launch: cannot make ", file, ".*Not a directory.*"))));
   EXPECT_FALSE(std::filesystem::exists(absl::StrCat(logs_, "/started")));
 }
@@ -290,7 +282,7 @@ TEST_F(LaunchLogsTest, AFullDiskIsToldOnceAndEndsTheJob) {
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_EQ(result.exit_code, 125);
   std::vector<std::string> told;
-  for (const std::string& line : Lines(result.err)) {
+  for (const std::string& line : WholeLines(result.err)) {
     if (line.find("cannot write") != std::string::npos) told.push_back(line);
   }
   EXPECT_THAT(told, ElementsAre(MatchesRegex("launch: cannot write the log file of rank [01] \\(File too large\\): "

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "cohort/tools/launch/test_launcher.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,8 +21,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-std::vector<std::string> Lines(std::string_view text) { return absl::StrSplit(text, '\n'); }
 
 TEST(LaunchRestartTest, AllRanksStartAgainAtTheSamePortAfterAFailure) {
   TestLauncher launcher(

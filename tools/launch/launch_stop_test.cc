@@ -32,8 +32,6 @@ using ::testing::SizeIs;
 
 std::string Subject() { return getenv("SUBJECT"); }
 
-std::vector<std::string> Lines(std::string_view text) { return absl::StrSplit(text, '\n'); }
-
 // Four ranks joined as by sockets: the others see rank 2 go and fail of that, as fast as they can. Rank 2 waits until
 // all are joined (opening a FIFO waits for its reader), and then does `how`.
 std::vector<std::string> JoinedRanks(std::string_view how) {

@@ -12,13 +12,11 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "cohort/tools/launch/port_reservation.h"
 #include "cohort/tools/launch/test_launcher.h"
 #include "cohort/tools/launch/unique_fd.h"
@@ -37,13 +35,6 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-std::vector<std::string> Lines(std::string_view text) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  EXPECT_EQ(lines.back(), "") << "the last line is not whole";
-  lines.pop_back();
-  return lines;
-}
-
 std::string Subject() { return getenv("SUBJECT"); }
 
 // --- What is started.
@@ -55,8 +46,8 @@ TEST(LaunchTest, EveryRankGetsTorchrunsVariables) {
       "$ROLE_NAME $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_USE_AGENT_STORE "
       "$OMP_NUM_THREADS"));
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(Lines(result.out), UnorderedElementsAre("[0] 0 0 2 2 0 1 0 2 default 127.0.0.1 0 0 False 1",
-                                                      "[1] 1 1 2 2 0 1 1 2 default 127.0.0.1 0 0 False 1"));
+  EXPECT_THAT(WholeLines(result.out), UnorderedElementsAre("[0] 0 0 2 2 0 1 0 2 default 127.0.0.1 0 0 False 1",
+                                                           "[1] 1 1 2 2 0 1 1 2 default 127.0.0.1 0 0 False 1"));
   EXPECT_EQ(result.err, "");
 }
 
@@ -64,7 +55,7 @@ TEST(LaunchTest, EachLaunchHasANameThatItsRanksShare) {
   const std::vector<std::string> command = Shells(2, "echo $TORCHELASTIC_RUN_ID");
   std::set<std::string> names;
   for (const TestLauncher::Result& result : {RunLauncher(command), RunLauncher(command)}) {
-    const std::vector<std::string> lines = Lines(result.out);
+    const std::vector<std::string> lines = WholeLines(result.out);
     ASSERT_EQ(lines.size(), 2);
     EXPECT_EQ(lines[0].substr(4), lines[1].substr(4));
     EXPECT_THAT(lines[0], HasSubstr("launch-"));
@@ -77,7 +68,7 @@ TEST(LaunchTest, RanksOfTheSecondNodeFollowThoseOfTheFirst) {
   const TestLauncher::Result result =
       RunLauncher(Shells(2, "echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT",
                          {"--nnodes=2", "--node-rank=1", "--master-addr=node-0", "--master-port=1"}));
-  EXPECT_THAT(Lines(result.out), UnorderedElementsAre("[2] 2 0 4 1 node-0:1", "[3] 3 1 4 1 node-0:1"));
+  EXPECT_THAT(WholeLines(result.out), UnorderedElementsAre("[2] 2 0 4 1 node-0:1", "[3] 3 1 4 1 node-0:1"));
 }
 
 TEST(LaunchTest, NothingOfASurroundingJobShowsThrough) {
@@ -90,7 +81,7 @@ TEST(LaunchTest, NothingOfASurroundingJobShowsThrough) {
                                {"SOMETHING", "else"}};
   const TestLauncher::Result result = RunLauncher({"env"}, inside_a_rank);
   EXPECT_EQ(result.exit_code, 0);
-  const std::vector<std::string> lines = Lines(result.out);
+  const std::vector<std::string> lines = WholeLines(result.out);
   EXPECT_THAT(lines, testing::IsSupersetOf({"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1",
                                             "GROUP_RANK=0", "SOMETHING=else"}));
   for (const std::string& line : lines) {
@@ -113,7 +104,7 @@ TEST(LaunchTest, OnlyTheFirstRankHasStandardInput) {
   const TestLauncher::Result result = RunLauncher(Shells(3, "echo begin; cat; echo end"), setup);
   EXPECT_EQ(result.exit_code, 0);
   std::map<std::string, std::string> text_of;
-  for (const std::string& line : Lines(result.out)) text_of[line.substr(0, 4)] += line.substr(4) + ",";
+  for (const std::string& line : WholeLines(result.out)) text_of[line.substr(0, 4)] += line.substr(4) + ",";
   EXPECT_EQ(text_of["[0] "], "begin,one,two,end,");
   EXPECT_EQ(text_of["[1] "], "begin,end,");
   EXPECT_EQ(text_of["[2] "], "begin,end,");
@@ -126,7 +117,7 @@ TEST(LaunchTest, ClosedStandardStreamsAreNotTakenForPipes) {
   const TestLauncher::Result result =
       RunLauncher(Shells(2, absl::StrCat("cat; echo lost; echo $RANK >>", file)), setup);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(Lines(ReadFile(file)), UnorderedElementsAre("0", "1"));
+  EXPECT_THAT(WholeLines(ReadFile(file)), UnorderedElementsAre("0", "1"));
 }
 
 TEST(LaunchTest, RanksStartWithCleanSignals) {
@@ -153,7 +144,7 @@ TEST(LaunchTest, LinesStayWholeAndInOrderWithOnePrefixEach) {
   EXPECT_EQ(result.exit_code, 0);
   for (const auto& [text, parity] : {std::pair(result.out, 0), std::pair(result.err, 1)}) {
     std::vector<int> next(kRanks, parity);
-    for (const std::string& line : Lines(text)) {
+    for (const std::string& line : WholeLines(text)) {
       ASSERT_EQ(line.substr(0, 1) + line.substr(2, 2), "[] ") << line.substr(0, 40);
       const int rank = line[1] - '0';
       ASSERT_TRUE(0 <= rank && rank < kRanks);
@@ -168,7 +159,7 @@ TEST(LaunchTest, LinesStayWholeAndInOrderWithOnePrefixEach) {
 TEST(LaunchTest, PrefixesAreAsWideAsTheLastRanks) {
   const TestLauncher::Result result = RunLauncher(Shells(11, "echo x"));
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(Lines(result.out), testing::IsSupersetOf({"[ 0] x", "[ 9] x", "[10] x"}));
+  EXPECT_THAT(WholeLines(result.out), testing::IsSupersetOf({"[ 0] x", "[ 9] x", "[10] x"}));
 }
 
 TEST(LaunchTest, ALoneRanksOutputIsAsWithoutALauncher) {
@@ -193,7 +184,7 @@ TEST(LaunchTest, BothStreamsIntoOnePipeKeepTheirLinesWhole) {
   for (ssize_t count; (count = read(pipe_fds[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, count);
   close(pipe_fds[0]);
   EXPECT_EQ(launcher.Wait().exit_code, 0);
-  const std::vector<std::string> lines = Lines(text);
+  const std::vector<std::string> lines = WholeLines(text);
   EXPECT_EQ(lines.size(), 800);
   for (const std::string& line : lines) {
     const char rank = line[1];
@@ -306,7 +297,7 @@ TEST(LaunchTest, ADryRunPrintsWhatWouldBeStartedAndStartsNothing) {
       RunLauncher({"--nproc-per-node=2", "--dry-run", "--rdzv-id=job-7", "--role=trainer", "touch", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  const std::vector<std::string> lines = Lines(result.out);
+  const std::vector<std::string> lines = WholeLines(result.out);
   ASSERT_EQ(lines.size(), 4);
   EXPECT_THAT(lines[3], AllOf(StartsWith("env "), HasSubstr(" RANK=1 "), HasSubstr(" TORCHELASTIC_RUN_ID=job-7 "),
                               HasSubstr(" ROLE_NAME=trainer "), EndsWith(absl::StrCat(" touch ", file))));
@@ -339,7 +330,7 @@ TEST(LaunchTest, AWrongCommandLineIsOneLineAndStartsNothing) {
   const std::string file = absl::StrCat(NewDirectory(), "/started");
   const TestLauncher::Result result = RunLauncher(Shells(1, absl::StrCat("touch ", file), {"--nproc-per-nod=2"}));
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(Lines(result.err),
+  EXPECT_THAT(WholeLines(result.err),
               ElementsAre("launch: unknown flag --nproc-per-nod; did you mean --nproc-per-node? (see launch --help)"));
   EXPECT_EQ(result.out, "");
   struct stat status;
@@ -362,7 +353,7 @@ TEST(LaunchTest, WhatCannotBeIsOneLineAndStartsNothing) {
     for (const std::string& word : {std::string("touch"), file}) command.push_back(word);
     const TestLauncher::Result result = RunLauncher(command);
     EXPECT_EQ(result.exit_code, 2) << flags.front();
-    EXPECT_THAT(Lines(result.err), ElementsAre(AllOf(StartsWith("launch: -"), EndsWith(" (see launch --help)"))));
+    EXPECT_THAT(WholeLines(result.err), ElementsAre(AllOf(StartsWith("launch: -"), EndsWith(" (see launch --help)"))));
     EXPECT_EQ(result.out, "");
   }
   EXPECT_NE(access(file.c_str(), F_OK), 0);
@@ -372,7 +363,7 @@ TEST(LaunchTest, AMissingProgramIs127AsInAShell) {
   for (const char* program : {"no-such-program", "./no-such-program"}) {
     const TestLauncher::Result result = RunLauncher({"--nproc-per-node=4", program});
     EXPECT_EQ(result.exit_code, 127);
-    EXPECT_THAT(Lines(result.err),
+    EXPECT_THAT(WholeLines(result.err),
                 ElementsAre(absl::StrCat("launch: cannot start ", program, ": No such file or directory")));
   }
 }
@@ -382,7 +373,7 @@ TEST(LaunchTest, AProgramThatIsNotExecutableIs126AsInAShell) {
   WriteFile(file, "#!/bin/sh\n");
   const TestLauncher::Result plain = RunLauncher({"--nproc-per-node=4", file});
   EXPECT_EQ(plain.exit_code, 126);
-  EXPECT_THAT(Lines(plain.err), ElementsAre(absl::StrCat("launch: cannot start ", file, ": Permission denied")));
+  EXPECT_THAT(WholeLines(plain.err), ElementsAre(absl::StrCat("launch: cannot start ", file, ": Permission denied")));
 
   EXPECT_EQ(RunLauncher({testing::TempDir()}).exit_code, 126);
 
@@ -455,7 +446,8 @@ TEST(LaunchTest, ABusyPortIsNamedAndNothingIsStarted) {
   for (const TestLauncher::Result& result :
        {RunLauncher({"--master-port", port, "echo", "started"}), RunLauncher({"echo", "started"}, with_variable)}) {
     EXPECT_EQ(result.exit_code, 125);
-    EXPECT_THAT(Lines(result.err), ElementsAre(absl::StrCat("launch: port ", port, " is in use by another program")));
+    EXPECT_THAT(WholeLines(result.err),
+                ElementsAre(absl::StrCat("launch: port ", port, " is in use by another program")));
     EXPECT_EQ(result.out, "");
   }
 }

@@ -21,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -81,6 +82,15 @@ void WriteFile(const std::string& path, std::string_view contents) {
   std::ofstream file(path, std::ios::binary);
   file << contents;
   ABSL_CHECK(file.flush()) << path;
+}
+
+std::vector<std::string> Lines(std::string_view text) { return absl::StrSplit(text, '\n'); }
+
+std::vector<std::string> WholeLines(std::string_view text) {
+  std::vector<std::string> lines = Lines(text);
+  EXPECT_EQ(lines.back(), "") << "the last line is not whole";
+  lines.pop_back();
+  return lines;
 }
 
 TestLauncher::TestLauncher(std::vector<std::string> arguments, const Setup& setup) {

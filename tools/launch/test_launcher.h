@@ -26,6 +26,11 @@ std::string NewDirectory();
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, std::string_view contents);
 
+// What stands between the line ends of `text`, and after the last one.
+std::vector<std::string> Lines(std::string_view text);
+// The lines of `text`. Fails the test if the last one has no end.
+std::vector<std::string> WholeLines(std::string_view text);
+
 // Runs the launcher (the program that the variable LAUNCH names) once. Not thread-safe.
 class TestLauncher {
  public:
