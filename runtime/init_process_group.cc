@@ -144,7 +144,7 @@ class Newcomer {
   }
 
   absl::StatusOr<Meeting> Host() {
-    ABSL_ASSIGN_OR_RETURN(MeetingPoint point, internal::OpenMeetingPoint(info_));
+    ABSL_ASSIGN_OR_RETURN(MeetingPoint point, internal::OpenMeetingPoint(info_, deadline_));
     return internal::HostMeeting(Introduce(point.local_host), std::move(point.listener));
   }
 

@@ -53,7 +53,9 @@ struct InitProcessGroupOptions {
 //
 // Errors:
 //   InvalidArgument     malformed environment or options, an unknown network interface (before any socket);
-//                       MASTER_ADDR has no address, or is a loopback address that this machine does not have;
+//                       MASTER_ADDR has no address for 3 s (with several machines: for 30 s on rank 0, while the others
+//                       say so on stderr and wait: its name may come with its machine), or is a loopback address that
+//                       this machine does not have;
 //                       a rank number used twice; different ideas of the world size;
 //                       gloo on different machines, one of which would listen on loopback (names GLOO_SOCKET_IFNAME)
 //   FailedPrecondition  nccl asked for and not possible: no visible GPU (shows CUDA_VISIBLE_DEVICES), a build without

@@ -384,9 +384,9 @@ TEST(LauncherTest, RanksOfAnMpirunMeet) {
   ExpectToMeet(ranks);
 }
 
-TEST(AddressTest, ANameWithoutAnAddressIsAnErrorOnTheMainRank) {
+TEST(AddressTest, ANameWithoutAnAddressIsAnErrorOnEveryRankLongBeforeTheDeadline) {
   ScriptedJob job(2, "no-such-host.invalid");
-  std::vector<ScriptedRank> ranks = StartAll(job, 1, {"init=gloo"});
+  std::vector<ScriptedRank> ranks = StartAll(job, 2, {"meet_for=60", "init=gloo"});
   ExpectFailure(ranks, "INVALID_ARGUMENT", HasSubstr("MASTER_ADDR=no-such-host.invalid"));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/endpoint.h"
+#include "cohort/runtime/internal/name_patience.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/rank_info.h"
@@ -68,6 +70,31 @@ bool IsOurs(const Endpoint& endpoint) {
 absl::Status NoSuchAddress(const RankInfo& info, const std::string& tried) {
   return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": this machine has no such address; tried ",
                                                  tried, "; it has: ", DescribeInterfaces()));
+}
+
+// What to do after a look-up that failed with `reason`: to go on is OK.
+absl::Status Consult(const RankInfo& info, NamePatience& patience, const std::string& reason) {
+  using Advice = NamePatience::Advice;
+  const Advice advice = patience.NotFound(SteadyNow());
+  const std::string text = absl::StrCat(MeetingPointName(info), ": ", reason);
+  if (advice == Advice::kGiveUp) return absl::InvalidArgumentError(text);
+  // One rank of a machine speaks for all.
+  if (advice == Advice::kAskAgainAndSaySo && info.local_rank == 0) {
+    std::fprintf(stderr, "cohort: %s; rank %d goes on asking\n", text.c_str(), info.rank);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Endpoint>> AddressesOfHost(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
+  NamePatience patience(info, /*is_host=*/true, SteadyNow());
+  while (true) {
+    absl::StatusOr<std::vector<Endpoint>> endpoints = resolve(info.master_addr, info.master_port);
+    if (endpoints.ok()) return endpoints;
+    const std::string reason(endpoints.status().message());
+    ABSL_RETURN_IF_ERROR(Consult(info, patience, reason));
+    if (SteadyNow() >= deadline) return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": ", reason));
+    absl::SleepFor(std::min(kLongestPause, Between(SteadyNow(), deadline)));
+  }
 }
 
 absl::Status NotOneHost(const RankInfo& info, const Endpoint& endpoint) {
@@ -125,13 +152,14 @@ absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint
 
 struct Attempt {
   std::optional<Visit> visit;
+  bool has_address = true;
   std::string error;
   absl::Status hopeless;  // not OK: this machine has no way to any of the addresses, and will not get one
 };
 
-Attempt TryOnce(const RankInfo& info, SteadyTime deadline) {
-  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
-  if (!endpoints.ok()) return {.error = std::string(endpoints.status().message())};
+Attempt TryOnce(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
+  const absl::StatusOr<std::vector<Endpoint>> endpoints = resolve(info.master_addr, info.master_port);
+  if (!endpoints.ok()) return {.has_address = false, .error = std::string(endpoints.status().message())};
   Attempt attempt;
   bool is_hopeless = true;
   std::vector<std::string> errors;
@@ -155,13 +183,10 @@ std::string MeetingPointName(const RankInfo& info) {
                       info.master_derived_from);
 }
 
-absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
-  const absl::StatusOr<std::vector<Endpoint>> endpoints = Resolve(info.master_addr, info.master_port);
-  if (!endpoints.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(MeetingPointName(info), ": ", endpoints.status().message()));
-  }
+absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
+  ABSL_ASSIGN_OR_RETURN(const std::vector<Endpoint> endpoints, AddressesOfHost(info, deadline, resolve));
   std::vector<std::string> tried;
-  for (const Endpoint& endpoint : *endpoints) {
+  for (const Endpoint& endpoint : endpoints) {
     if (!endpoint.is_one_host()) return NotOneHost(info, endpoint);
     if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
       continue;  // the others know this name by another address
@@ -172,18 +197,24 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info) {
     if (!IsNoAddressOfOurs(error)) return ListenError(info, endpoint, error);
     tried.push_back(endpoint.ToString());
   }
-  const Endpoint& first = endpoints->front();
+  const Endpoint& first = endpoints.front();
   if (IsLoopbackByName(info.master_addr, first)) return NoSuchAddress(info, absl::StrJoin(tried, ", "));
-  return ListenEverywhere(info, *endpoints);
+  return ListenEverywhere(info, endpoints);
 }
 
-absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline) {
+absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
   const SteadyTime start = SteadyNow();
+  NamePatience patience(info, /*is_host=*/false, start);
   absl::Duration pause = kFirstPause;
   while (true) {
-    Attempt attempt = TryOnce(info, deadline);
+    Attempt attempt = TryOnce(info, deadline, resolve);
     if (attempt.visit.has_value()) return *std::move(attempt.visit);
     ABSL_RETURN_IF_ERROR(attempt.hopeless);
+    if (attempt.has_address) {
+      patience.Found();
+    } else {
+      ABSL_RETURN_IF_ERROR(Consult(info, patience, attempt.error));
+    }
     absl::SleepFor(std::min(pause, Between(SteadyNow(), deadline)));
     pause = std::min(2 * pause, kLongestPause);
     if (SteadyNow() >= deadline) {

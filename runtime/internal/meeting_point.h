@@ -7,7 +7,9 @@
 #define COHORT_RUNTIME_INTERNAL_MEETING_POINT_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cohort/runtime/internal/endpoint.h"
 #include "cohort/runtime/internal/socket.h"
@@ -22,6 +24,9 @@ struct MeetingPoint {
   std::string local_host;
 };
 
+// Resolve(), or what a test puts in its place.
+using Resolver = absl::FunctionRef<absl::StatusOr<std::vector<Endpoint>>(const std::string& host, int port)>;
+
 // A connection to the meeting point.
 struct Visit {
   UniqueFd connection;
@@ -33,23 +38,25 @@ struct Visit {
 // Local. Listens at MASTER_ADDR:MASTER_PORT, on that address alone if it is one of this machine's. It is not always:
 // behind address translation, or if this machine calls itself 127.0.1.1 while others know it by a real address. Then it
 // listens on all addresses of the family and tells the others the first routable one. If all ranks are on this machine it
-// makes sure first, within 2 s, that MASTER_ADDR leads here.
+// makes sure first, within 2 s, that MASTER_ADDR leads here. A name that has no address yet is asked for again until
+// `deadline`, but for 3 s at most if all ranks are on this machine and otherwise 30 s: name_patience.h says why.
 //
 // Errors:
 //   AlreadyExists    somebody listens there already
 //   InvalidArgument  no address of MASTER_ADDR; one that is not of one host; a loopback address that this machine does not
 //                    have; or, where all ranks are on this machine, one that leads elsewhere (lists those it has)
 //   others           by errno
-absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info);
+absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
 // Local. Connects to MASTER_ADDR:MASTER_PORT as soon as something listens there. A name that cannot be looked up yet
-// may be there later, so that is waited for as well.
+// may be there later, so that is waited for as well: for 3 s if all ranks are on this machine, otherwise until `deadline`,
+// with a line on stderr after 3 s (of local rank 0): name_patience.h says why.
 //
 // Errors:
 //   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it
-//   InvalidArgument   a loopback address that this machine does not have, or one that is not of one host: waiting would
-//                     not help
-absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline);
+//   InvalidArgument   no address of MASTER_ADDR for 3 s, where all ranks are on this machine; a loopback address that it
+//                     does not have, or one that is not of one host: waiting would not help
+absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
 // "MASTER_ADDR=localhost MASTER_PORT=29500", and whether one of them was derived.
 std::string MeetingPointName(const RankInfo& info);

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,9 +48,25 @@ RankInfo Info(const std::string& master_addr, int master_port) {
   return {.rank = 0, .world_size = 2, .local_world_size = 2, .master_addr = master_addr, .master_port = master_port};
 }
 
+SteadyTime InAMinute() { return After(SteadyNow(), absl::Minutes(1)); }
+
+// As a resolver to which a name becomes known after some look-ups.
+class LateName {
+ public:
+  explicit LateName(int num_failures) : num_failures_(num_failures) {}
+
+  absl::StatusOr<std::vector<Endpoint>> operator()(const std::string& host, int port) {
+    if (num_failures_-- > 0) return absl::NotFoundError(absl::StrCat("no address of \"", host, "\": not yet"));
+    return Resolve("127.0.0.1", port);
+  }
+
+ private:
+  int num_failures_;
+};
+
 TEST(OpenMeetingPointTest, ListensOnTheReservedPortOfLoopbackAlone) {
   const ReservedPort port;
-  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()));
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute());
   ASSERT_THAT(point, IsOk());
   EXPECT_EQ(Endpoint::OfSocket(point->listener.fd.get())->ToString(), absl::StrCat("127.0.0.1:", port.number()));
   EXPECT_EQ(point->listener.port, port.number());
@@ -58,16 +75,68 @@ TEST(OpenMeetingPointTest, ListensOnTheReservedPortOfLoopbackAlone) {
 
 TEST(OpenMeetingPointTest, SaysWhereThePortIsInUse) {
   const ReservedPort port;
-  const absl::StatusOr<MeetingPoint> first = OpenMeetingPoint(Info("127.0.0.1", port.number()));
+  const absl::StatusOr<MeetingPoint> first = OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute());
   ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(OpenMeetingPoint(Info("127.0.0.1", port.number())),
+  EXPECT_THAT(OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute()),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr(absl::StrCat("127.0.0.1:", port.number())), HasSubstr("in use"))));
 }
 
+// The next three take 3 s each: name_patience_test has the limits.
 TEST(OpenMeetingPointTest, SaysThatANameHasNoAddress) {
-  EXPECT_THAT(OpenMeetingPoint(Info("no-such-host.invalid", 29500)),
+  EXPECT_THAT(OpenMeetingPoint(Info("no-such-host.invalid", 29500), InAMinute()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("MASTER_ADDR=no-such-host.invalid"), HasSubstr("no address of"))));
+}
+
+TEST(VisitMeetingPointTest, SaysThatANameHasNoAddressWhereAllRanksAreOnThisMachine) {
+  EXPECT_THAT(VisitMeetingPoint(Info("no-such-host.invalid", 29500), InAMinute()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("MASTER_ADDR=no-such-host.invalid"), HasSubstr("no address of"))));
+}
+
+TEST(VisitMeetingPointTest, OfSeveralMachinesWaitsForANameAndSaysSoOnce) {
+  const ReservedPort port;
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute());
+  ASSERT_THAT(point, IsOk());
+  RankInfo info = Info("late.test", port.number());
+  info.local_world_size = 1;
+  info.rank = 1;
+  // Becomes known at the third look-up after the time at which a rank of one machine gives up.
+  std::optional<SteadyTime> start;
+  LateName late_name(2);
+  const auto resolver = [&](const std::string& host, int port) -> absl::StatusOr<std::vector<Endpoint>> {
+    if (!start.has_value()) start = SteadyNow();
+    if (Between(*start, SteadyNow()) < absl::Seconds(3)) return absl::NotFoundError("nobody to ask");
+    return late_name(host, port);
+  };
+  testing::internal::CaptureStderr();
+  const absl::StatusOr<Visit> visit = VisitMeetingPoint(info, InAMinute(), resolver);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(visit, IsOk());
+  EXPECT_EQ(said, absl::StrCat("cohort: MASTER_ADDR=late.test MASTER_PORT=", port.number(),
+                               ": no address of \"late.test\": not yet; rank 1 goes on asking\n"));
+}
+
+TEST(OpenMeetingPointTest, GivesUpANameAtTheDeadline) {
+  EXPECT_THAT(OpenMeetingPoint(Info("no-such-host.invalid", 29500), SteadyNow()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("MASTER_ADDR=no-such-host.invalid")));
+}
+
+TEST(OpenMeetingPointTest, ANameThatComesLaterIsWaitedFor) {
+  const ReservedPort port;
+  LateName resolver(3);
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("late.test", port.number()), InAMinute(), resolver);
+  ASSERT_THAT(point, IsOk());
+  EXPECT_EQ(point->local_host, "127.0.0.1");
+}
+
+TEST(VisitMeetingPointTest, ANameThatComesLaterIsWaitedFor) {
+  const ReservedPort port;
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute());
+  ASSERT_THAT(point, IsOk());
+  LateName resolver(3);
+  EXPECT_THAT(VisitMeetingPoint(Info("late.test", port.number()), InAMinute(), resolver), IsOk());
 }
 
 class ManyHostsTest : public testing::TestWithParam<const char*> {};
@@ -78,8 +147,8 @@ TEST_P(ManyHostsTest, AreNoPlaceToMeetAndTheErrorSaysWhatThereIs) {
   const auto refuses = StatusIs(absl::StatusCode::kInvalidArgument,
                                 AllOf(HasSubstr(absl::StrCat("MASTER_ADDR=", GetParam())),
                                       HasSubstr("is not the address of one machine"), HasSubstr("lo 127.0.0.1")));
-  EXPECT_THAT(OpenMeetingPoint(Info(GetParam(), 29500)), refuses);
-  EXPECT_THAT(VisitMeetingPoint(Info(GetParam(), 29500), After(SteadyNow(), absl::Minutes(1))), refuses);
+  EXPECT_THAT(OpenMeetingPoint(Info(GetParam(), 29500), InAMinute()), refuses);
+  EXPECT_THAT(VisitMeetingPoint(Info(GetParam(), 29500), InAMinute()), refuses);
 }
 
 // The test's network leads nowhere.
@@ -89,7 +158,7 @@ TEST(OpenMeetingPointTest, AnAddressOfAnotherMachineIsAnErrorWhereAllRanksAreOnT
   }
   for (const char* elsewhere : {"10.1.2.3", "fd00::1:2:3"}) {
     const ReservedPort port;
-    EXPECT_THAT(OpenMeetingPoint(Info(elsewhere, port.number())),
+    EXPECT_THAT(OpenMeetingPoint(Info(elsewhere, port.number()), InAMinute()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr(absl::StrCat("MASTER_ADDR=", elsewhere)), HasSubstr("no such address"),
                                HasSubstr("it has: lo 127.0.0.1"))));
@@ -107,8 +176,8 @@ TEST(VisitMeetingPointTest, ConnectsOnceSomebodyListens) {
   const ReservedPort port;
   const RankInfo info = Info("127.0.0.1", port.number());
   absl::StatusOr<Visit> visit;
-  std::thread visitor([&] { visit = VisitMeetingPoint(info, After(SteadyNow(), absl::Minutes(1))); });
-  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(info);
+  std::thread visitor([&] { visit = VisitMeetingPoint(info, InAMinute()); });
+  const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(info, InAMinute());
   visitor.join();
   ASSERT_THAT(point, IsOk());
   ASSERT_THAT(visit, IsOk());
@@ -128,7 +197,7 @@ TEST(VisitMeetingPointTest, SaysWhoWasMissingAndWhere) {
   EXPECT_GE(Between(start, SteadyNow()), absl::Milliseconds(300));
 }
 
-TEST(VisitMeetingPointTest, WaitsForANameThatMayBeKnownLater) {
+TEST(VisitMeetingPointTest, TheDeadlineHoldsForANameAsWell) {
   EXPECT_THAT(VisitMeetingPoint(Info("no-such-host.invalid", 29500), SteadyNow()),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no-such-host.invalid")));
 }
