@@ -113,6 +113,11 @@ absl::StatusOr<BackendChoice> Choose(std::string_view requested, const Meeting& 
   return internal::ChooseBackend(requested, ranks);
 }
 
+absl::StatusOr<Meeting> WithHint(absl::StatusOr<Meeting> meeting, const std::string& hint) {
+  if (!absl::IsDeadlineExceeded(meeting.status())) return meeting;
+  return absl::DeadlineExceededError(absl::StrCat(meeting.status().message(), hint));
+}
+
 // One rank on its way into a group of several.
 class Newcomer {
  public:
@@ -145,7 +150,7 @@ class Newcomer {
 
   absl::StatusOr<Meeting> Host() {
     ABSL_ASSIGN_OR_RETURN(MeetingPoint point, internal::OpenMeetingPoint(info_, deadline_));
-    return internal::HostMeeting(Introduce(point.local_host), std::move(point.listener));
+    return WithHint(internal::HostMeeting(Introduce(point.local_host), std::move(point.listener)), point.hint);
   }
 
   absl::StatusOr<Meeting> Join() {
@@ -155,7 +160,7 @@ class Newcomer {
       // Rank 0 may not have left the process's group before this one yet, which then refuses, or ends.
       const bool may_be_predecessor =
           num_predecessors_ > 0 && (absl::IsInvalidArgument(meeting.status()) || absl::IsUnavailable(meeting.status()));
-      if (!may_be_predecessor || TimeLeft() <= kPauseBeforeNextVisit) return meeting;
+      if (!may_be_predecessor || TimeLeft() <= kPauseBeforeNextVisit) return WithHint(std::move(meeting), visit.hint);
       absl::SleepFor(kPauseBeforeNextVisit);
     }
   }

@@ -62,7 +62,8 @@ struct InitProcessGroupOptions {
 //                       nccl, no LOCAL_RANK, two ranks on one device (names both). The same on all ranks, as soon as
 //                       all are there. Or what listens at MASTER_ADDR:MASTER_PORT is not rank 0 of a cohort job
 //   AlreadyExists       MASTER_PORT is in use on the main rank's node
-//   DeadlineExceeded    ranks did not come: lists them, with world size, address and port
+//   DeadlineExceeded    ranks did not come: lists them, with world size, address and port; and says so, if MASTER_ADDR is
+//                       loopback in a job of several machines. That is not refused before: they may be one machine's
 //   Unavailable         a rank died while meeting
 absl::StatusOr<std::unique_ptr<ProcessGroup>> InitProcessGroup(InitProcessGroupOptions options = {});
 

@@ -118,6 +118,25 @@ TEST(MeetingTest, EveryRankListsTheRankThatDidNotCome) {
                       HasSubstr(absl::StrCat("MASTER_PORT=", job.port()))));
 }
 
+TEST(MeetingTest, OfSeveralMachinesEveryRankSaysThatALoopbackMasterLeadsEachToItself) {
+  const Environment two_machines = {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
+  ScriptedJob job(3);
+  std::vector<ScriptedRank> ranks = StartAll(job, 2, {"meet_for=2", "init=gloo"}, two_machines);
+  ExpectFailure(ranks, "DEADLINE_EXCEEDED", AllOf(HasSubstr("missing: rank 2"), HasSubstr("127.0.0.1 is loopback")));
+
+  ScriptedJob without_main(3);
+  std::vector<ScriptedRank> others;
+  for (int rank : {1, 2}) others.push_back(without_main.Start(rank, {"meet_for=2", "init=gloo"}, two_machines));
+  ExpectFailure(others, "DEADLINE_EXCEEDED", AllOf(HasSubstr("missing: rank 0"), HasSubstr("127.0.0.1 is loopback")));
+}
+
+TEST(MeetingTest, ManyMachinesOnOneMeetAtLoopback) {
+  ScriptedJob job(2);
+  std::vector<ScriptedRank> ranks =
+      StartAll(job, 2, {"init=gloo", "barrier", "shutdown"}, {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}});
+  ExpectSuccess(ranks);
+}
+
 TEST(MeetingTest, EveryRankSaysThatRank0DidNotCome) {
   ScriptedJob job(3);
   std::vector<ScriptedRank> ranks;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "cohort/runtime/internal/endpoint.h"
 #include "cohort/runtime/internal/name_patience.h"
 #include "cohort/runtime/internal/socket.h"
@@ -107,6 +108,17 @@ absl::Status NotOneHost(const RankInfo& info, const Endpoint& endpoint) {
 
 bool SpansNodes(const RankInfo& info) { return info.local_world_size < info.world_size; }
 
+// See MeetingPoint::hint. `endpoints`: what MASTER_ADDR leads to here.
+std::string Hint(const RankInfo& info, absl::Span<const Endpoint> endpoints) {
+  if (!SpansNodes(info)) return "";
+  for (const Endpoint& endpoint : endpoints) {
+    if (!endpoint.is_loopback()) return "";
+  }
+  return absl::StrCat("; ", endpoints.front().host(),
+                      " is loopback, which leads each machine to itself alone: with several machines MASTER_ADDR must "
+                      "be an address of rank 0's that all of them reach");
+}
+
 // OK if a connection to one of `endpoints`, none of which is this machine's, gets somewhere: to the listener, if some
 // router translates addresses.
 absl::Status CheckThatOneLeadsHere(const RankInfo& info, const std::vector<Endpoint>& endpoints) {
@@ -141,11 +153,13 @@ absl::StatusOr<Visit> ConnectOnce(const RankInfo& info, const Endpoint& endpoint
   // itself.
   if (local == endpoint)
     return absl::UnavailableError(absl::StrCat("connect to ", endpoint.ToString(), ": nobody listens there"));
-  Visit visit = {.connection = std::move(fd), .local_host = local.host(), .remote = endpoint};
+  Visit visit = {.connection = std::move(fd), .local_host = local.host(), .hint = "", .remote = endpoint};
   if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
     // The master is on this machine, which knows it by another address than the others do.
     const absl::StatusOr<Endpoint> routable = FirstRoutableAddress(endpoint.family());
     if (routable.ok()) visit.local_host = routable->host();
+  } else {
+    visit.hint = Hint(info, {endpoint});
   }
   return visit;
 }
@@ -154,6 +168,7 @@ struct Attempt {
   std::optional<Visit> visit;
   bool has_address = true;
   std::string error;
+  std::string hint;
   absl::Status hopeless;  // not OK: this machine has no way to any of the addresses, and will not get one
 };
 
@@ -171,6 +186,7 @@ Attempt TryOnce(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
     is_hopeless = is_hopeless && endpoint.is_loopback() && !IsOurs(endpoint);
   }
   attempt.error = absl::StrJoin(errors, "; ");
+  attempt.hint = Hint(info, *endpoints);
   if (is_hopeless) attempt.hopeless = NoSuchAddress(info, attempt.error);
   return attempt;
 }
@@ -193,7 +209,10 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime d
     }
     MeetingPoint point = {.local_host = endpoint.host()};
     const int error = Listen(endpoint, point.listener);
-    if (error == 0) return point;
+    if (error == 0) {
+      point.hint = Hint(info, {endpoint});
+      return point;
+    }
     if (!IsNoAddressOfOurs(error)) return ListenError(info, endpoint, error);
     tried.push_back(endpoint.ToString());
   }
@@ -221,7 +240,7 @@ absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadlin
       return absl::DeadlineExceededError(absl::StrCat(
           "the meeting waited ", absl::FormatDuration(absl::Trunc(Between(start, SteadyNow()), absl::Milliseconds(1))),
           "; missing: ", info.use_agent_store ? "the launcher's store" : "rank 0", ", which does not listen at ",
-          MeetingPointName(info), " (world size ", info.world_size, "; ", attempt.error, ")"));
+          MeetingPointName(info), " (world size ", info.world_size, "; ", attempt.error, ")", attempt.hint));
     }
   }
 }

@@ -22,6 +22,9 @@ struct MeetingPoint {
   Listener listener;
   // This machine's address by which the others reach it, as numbers.
   std::string local_host;
+  // What an error about ranks that did not come should end with: nothing, or "; " and that loopback leads each machine
+  // to itself. The ranks may be on one machine all the same, on which somebody tries out what several do.
+  std::string hint;
 };
 
 // Resolve(), or what a test puts in its place.
@@ -30,8 +33,9 @@ using Resolver = absl::FunctionRef<absl::StatusOr<std::vector<Endpoint>>(const s
 // A connection to the meeting point.
 struct Visit {
   UniqueFd connection;
-  // The same, and the meeting point's own.
+  // The same two, and the meeting point's own address.
   std::string local_host;
+  std::string hint;
   Endpoint remote;
 };
 
@@ -49,13 +53,14 @@ struct Visit {
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
 // Local. Connects to MASTER_ADDR:MASTER_PORT as soon as something listens there. A name that cannot be looked up yet
-// may be there later, so that is waited for as well: for 3 s if all ranks are on this machine, otherwise until `deadline`,
-// with a line on stderr after 3 s (of local rank 0): name_patience.h says why.
+// may be there later, so that is waited for as well: for 3 s if all ranks are on this machine, otherwise until
+// `deadline`, with a line on stderr after 3 s (of local rank 0): name_patience.h says why.
 //
 // Errors:
-//   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it
-//   InvalidArgument   no address of MASTER_ADDR for 3 s, where all ranks are on this machine; a loopback address that it
-//                     does not have, or one that is not of one host: waiting would not help
+//   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it. If there are
+//                     several machines and all addresses are loopback, it says that they lead to this machine alone
+//   InvalidArgument   no address of MASTER_ADDR for 3 s, where all ranks are on this machine; a loopback address that
+//                     it does not have, or one that is not of one host: waiting would not help
 absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
 // "MASTER_ADDR=localhost MASTER_PORT=29500", and whether one of them was derived.

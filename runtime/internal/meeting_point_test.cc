@@ -27,6 +27,7 @@ using absl_testing::IsOk;
 using absl_testing::StatusIs;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // A port of loopback that nobody listens on: bound, as a launcher reserves it.
 class ReservedPort {
@@ -46,6 +47,12 @@ class ReservedPort {
 
 RankInfo Info(const std::string& master_addr, int master_port) {
   return {.rank = 0, .world_size = 2, .local_world_size = 2, .master_addr = master_addr, .master_port = master_port};
+}
+
+RankInfo OfTwoMachines(const std::string& master_addr, int master_port) {
+  RankInfo info = Info(master_addr, master_port);
+  info.local_world_size = 1;
+  return info;
 }
 
 SteadyTime InAMinute() { return After(SteadyNow(), absl::Minutes(1)); }
@@ -99,8 +106,7 @@ TEST(VisitMeetingPointTest, OfSeveralMachinesWaitsForANameAndSaysSoOnce) {
   const ReservedPort port;
   const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(Info("127.0.0.1", port.number()), InAMinute());
   ASSERT_THAT(point, IsOk());
-  RankInfo info = Info("late.test", port.number());
-  info.local_world_size = 1;
+  RankInfo info = OfTwoMachines("late.test", port.number());
   info.rank = 1;
   // Becomes known at the third look-up after the time at which a rank of one machine gives up.
   std::optional<SteadyTime> start;
@@ -195,6 +201,44 @@ TEST(VisitMeetingPointTest, SaysWhoWasMissingAndWhere) {
                              HasSubstr(absl::StrCat("MASTER_PORT=", port.number())), HasSubstr("world size 2"),
                              HasSubstr("Connection refused"))));
   EXPECT_GE(Between(start, SteadyNow()), absl::Milliseconds(300));
+}
+
+TEST(LoopbackTest, OfSeveralMachinesTheErrorSaysThatItLeadsEachToItself) {
+  for (const char* address : {"127.0.0.1", "localhost", "127.1.2.3"}) {
+    const ReservedPort port;
+    EXPECT_THAT(VisitMeetingPoint(OfTwoMachines(address, port.number()), SteadyNow()),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr(absl::StrCat("MASTER_ADDR=", address)), HasSubstr("; 127."),
+                               HasSubstr("is loopback, which leads each machine to itself alone"))));
+  }
+}
+
+// As where a machine gives the master's name to itself.
+TEST(LoopbackTest, SoDoesANameThatLeadsThere) {
+  const ReservedPort port;
+  LateName resolver(0);
+  EXPECT_THAT(VisitMeetingPoint(OfTwoMachines("master.test", port.number()), SteadyNow(), resolver),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("; 127.0.0.1 is loopback")));
+}
+
+TEST(LoopbackTest, IsNothingToSpeakOfWhereAllRanksAreOnThisMachine) {
+  const ReservedPort port;
+  EXPECT_THAT(VisitMeetingPoint(Info("127.0.0.1", port.number()), SteadyNow()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, Not(HasSubstr("is loopback"))));
+}
+
+TEST(LoopbackTest, BothSidesHaveTheHintForRanksThatDoNotCome) {
+  for (const bool spans_nodes : {true, false}) {
+    const ReservedPort port;
+    const RankInfo info = spans_nodes ? OfTwoMachines("127.0.0.1", port.number()) : Info("127.0.0.1", port.number());
+    const absl::StatusOr<MeetingPoint> point = OpenMeetingPoint(info, InAMinute());
+    ASSERT_THAT(point, IsOk());
+    const absl::StatusOr<Visit> visit = VisitMeetingPoint(info, InAMinute());
+    ASSERT_THAT(visit, IsOk());
+    EXPECT_EQ(point->hint.starts_with("; 127.0.0.1 is loopback"), spans_nodes) << point->hint;
+    EXPECT_EQ(point->hint.empty(), !spans_nodes);
+    EXPECT_EQ(visit->hint, point->hint);
+  }
 }
 
 TEST(VisitMeetingPointTest, TheDeadlineHoldsForANameAsWell) {
