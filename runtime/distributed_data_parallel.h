@@ -102,8 +102,9 @@ class DistributedDataParallel {
     return output;
   }
 
-  // Adds the gradients of `loss`, a scalar on every rank, to what is in each parameter's grad(), and makes that the mean over
-  // all ranks: of this and of all local Backwards before it. After a local Forward nothing is averaged.
+  // Adds the gradients of `loss`, a scalar on every rank, to what is in each parameter's grad(). The first Backward after a
+  // Forward that was not local makes that the mean over all ranks: of this and of all local Backwards before it. Local Forwards
+  // may lie in between; their own Backwards come after it, and are local as all others.
   //
   // Waits for the others' gradients at most group.timeout(). On nccl it returns when the averaging has been submitted, as
   // LibTorch does; what fails then is met by a later collective.

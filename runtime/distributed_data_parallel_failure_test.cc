@@ -138,6 +138,45 @@ TEST_F(FailureTest, ARankThatForgetsBackwardIsFoundAtItsNextForward) {
                                                       "had no Backward"))));
 }
 
+// A local Forward after a synchronized one: the latter's Backward is still the next.
+absl::Status LocalForward(Ddp& ddp) {
+  const auto no_sync = ddp.NoSync();
+  return ddp.Forward(at::ones({1, 2})).status();
+}
+
+TEST_F(FailureTest, AForgottenBackwardIsFoundBehindALocalForward) {
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    if (!IsOdd()) return Step(ddp, 1);
+    absl::Status status = ddp.Forward(at::ones({1, 2})).status();
+    if (status.ok()) status = LocalForward(ddp);
+    return status.ok() ? ddp.Forward(at::ones({1, 2})).status() : status;
+  });
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat(OddRank(), "DistributedDataParallel::Forward: the Forward before"))));
+}
+
+TEST_F(FailureTest, ParametersWithoutGradientAreNamedBehindALocalForward) {
+  if (group_->world_size() == 1) return;  // nobody would wait
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    auto output = ddp.Forward(at::full({1, 2}, IsOdd() ? 0.0 : 1.0));
+    if (!output.ok()) return output.status();
+    if (absl::Status local = LocalForward(ddp); !local.ok()) return local;
+    return ddp.Backward(output->sum());
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               AllOf(HasSubstr(OddRank()), HasSubstr("got no gradient: second.weight, second.bias"))));
+}
+
+TEST_F(FailureTest, AfterTheAveragedBackwardOfALocalAndASynchronizedForwardThereIsNoOther) {
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    if (absl::Status local = LocalForward(ddp); !local.ok()) return local;
+    if (absl::Status step = Step(ddp, 1); !step.ok()) return step;
+    return ddp.Backward(ddp.module()->forward(at::ones({1, 2})).sum());
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no Forward, with gradients, since")));
+}
+
 TEST_F(FailureTest, BackwardTwiceIsAnError) {
   const absl::Status status = With(*group_, [&](Ddp& ddp) {
     auto output = ddp.Forward(at::ones({1, 2}));

@@ -183,6 +183,38 @@ TEST(DistributedDataParallelTest, UnderNoSyncGradientsAddUpAndAreAveragedOnceAtT
   EXPECT_TRUE(at::allclose(FlatGradients(*net), MeanOverRanks(FlatGradients(*alone)), 1e-6, 1e-6));
 }
 
+TEST(DistributedDataParallelTest, LocalForwardsInBetweenLeaveTheBackwardOfTheOneBeforeAveraged) {
+  Net net = MakeNet(1), alone = MakeNet(1);
+  auto ddp = DistributedDataParallel<NetImpl>::Create(&SharedGroup(), net.ptr(), {.broadcast_buffers = false});
+  ASSERT_THAT(ddp, IsOk());
+  for (int step = 0; step < 2; ++step) {
+    net->zero_grad();
+    alone->zero_grad();
+    const auto [x, y] = BatchOf(Rank(), step);
+    const auto [local_x, local_y] = BatchOf(Rank(), 10 + step);
+    auto output = (*ddp)->Forward(x);
+    ASSERT_THAT(output, IsOk());
+    LossOf(alone->forward(x), y).backward();
+    at::Tensor expected = MeanOverRanks(FlatGradients(*alone));
+    {
+      const at::NoGradGuard no_grad;
+      ASSERT_THAT((*ddp)->Forward(local_x), IsOk());
+      alone->forward(local_x);
+    }
+    const auto no_sync = (*ddp)->NoSync();
+    auto local_output = (*ddp)->Forward(local_x);
+    ASSERT_THAT(local_output, IsOk());
+    ASSERT_THAT((*ddp)->Backward(LossOf(*output, y)), IsOk());
+    EXPECT_TRUE(at::allclose(FlatGradients(*net), expected, 1e-6, 1e-6)) << "step " << step;
+
+    ASSERT_THAT((*ddp)->Backward(LossOf(*local_output, local_y)), IsOk());
+    alone->zero_grad();
+    LossOf(alone->forward(local_x), local_y).backward();
+    expected += FlatGradients(*alone);
+    EXPECT_TRUE(at::allclose(FlatGradients(*net), expected, 1e-5, 1e-6)) << "step " << step;
+  }
+}
+
 // LibTorch counts how often each gradient comes in the first backward, and would count local ones with it.
 TEST(DistributedDataParallelTest, AStaticGraphMayBeginUnderNoSync) {
   for (const bool views : {false, true}) {

@@ -194,7 +194,7 @@ absl::Status DataParallel::Fail(std::string_view what, const absl::Status& why) 
 
 absl::Status DataParallel::BeforeForward() {
   if (IsSynchronized() && c10::GradMode::is_enabled()) {
-    if (last_forward_ == LastForward::kSynchronized) {
+    if (is_backward_due_) {
       return Fail("Forward",
                   absl::FailedPreconditionError(
                       "the Forward before has had no Backward; under NoSync, or at::NoGradGuard, it needs none"));
@@ -218,9 +218,8 @@ absl::Status DataParallel::BeforeForward() {
 absl::Status DataParallel::AfterForward(std::vector<at::Tensor*> outputs, bool is_known) {
   const bool is_synchronized = IsSynchronized() && c10::GradMode::is_enabled();
   sends_buffers_ = is_synchronized;
-  if (c10::GradMode::is_enabled()) {
-    last_forward_ = is_synchronized ? LastForward::kSynchronized : LastForward::kLocal;
-  }
+  if (is_synchronized) is_backward_due_ = true;
+  if (c10::GradMode::is_enabled()) may_be_local_ = !is_synchronized;
   if (reducer_ == nullptr) return absl::OkStatus();
   const bool looks = options_.find_unused_parameters || options_.static_graph;
   if (looks && !is_known) {
@@ -235,12 +234,10 @@ absl::Status DataParallel::AfterForward(std::vector<at::Tensor*> outputs, bool i
   return prepared.ok() ? prepared : Fail("Forward", prepared);
 }
 
-absl::Status DataParallel::RunBackward(const at::Tensor& loss) {
+absl::Status DataParallel::RunBackward(const at::Tensor& loss, bool is_averaged) {
   // It lets go of what the graph has saved, not of the graph, which is needed to say what is missing.
   loss.backward();
-  if (reducer_ == nullptr || last_forward_ != LastForward::kSynchronized || reducer_->is_finished()) {
-    return absl::OkStatus();
-  }
+  if (!is_averaged || reducer_->is_finished()) return absl::OkStatus();
   const std::vector<std::string> missing = reducer_->Unreached(loss);
   if (missing.empty()) return absl::InternalError("the gradients were not averaged, and every parameter had one");
   return absl::InvalidArgumentError(absl::StrCat(
@@ -249,19 +246,16 @@ absl::Status DataParallel::RunBackward(const at::Tensor& loss) {
 }
 
 absl::Status DataParallel::Backward(const at::Tensor& loss) {
-  if (last_forward_ == LastForward::kNone) {
+  const bool is_due = std::exchange(is_backward_due_, false);
+  if (!is_due && !may_be_local_) {
     return Fail("Backward",
                 absl::FailedPreconditionError("there was no Forward, with gradients, since the last Backward"));
   }
-  absl::Status status;
-  if (last_forward_ == LastForward::kLocal || reducer_ == nullptr) {
-    status = InvokeTorch([&] { return RunBackward(loss); });
-    if (!status.ok()) status = Fail("Backward", status);
-  } else {
-    status = Exchange("DistributedDataParallel::Backward", [&] { return RunBackward(loss); });
+  if (is_due && reducer_ != nullptr) {
+    return Exchange("DistributedDataParallel::Backward", [&] { return RunBackward(loss, /*is_averaged=*/true); });
   }
-  if (last_forward_ == LastForward::kSynchronized) last_forward_ = LastForward::kNone;
-  return status;
+  const absl::Status status = InvokeTorch([&] { return RunBackward(loss, /*is_averaged=*/false); });
+  return status.ok() ? status : Fail("Backward", status);
 }
 
 absl::StatusOr<bool> DataParallel::EveryRankHasBatch(bool mine) {

@@ -55,9 +55,6 @@ class DataParallel {
   void AddNoSync(int change) { no_sync_ += change; }
 
  private:
-  // What the last Forward was, until its Backward.
-  enum class LastForward { kNone, kSynchronized, kLocal };
-
   DataParallel(ProcessGroup* absl_nullable group, c10::intrusive_ptr<c10d::ProcessGroup> torch_group,
                std::shared_ptr<torch::nn::Module> module, const DistributedDataParallelOptions& options);
 
@@ -66,7 +63,7 @@ class DataParallel {
   absl::Status Exchange(std::string_view name, absl::FunctionRef<absl::Status()> function);
   // Collective: the first state of the model, and the reducer.
   absl::Status Connect();
-  absl::Status RunBackward(const at::Tensor& loss);
+  absl::Status RunBackward(const at::Tensor& loss, bool is_averaged);
 
   ProcessGroup* absl_nullable const group_;  // null over a group of LibTorch's own
   TorchBackend* absl_nullable const backend_;
@@ -78,7 +75,10 @@ class DataParallel {
   int no_sync_ = 0;
   // As Python has it: after a local Forward the next one does not send the buffers either.
   bool sends_buffers_ = true;
-  LastForward last_forward_ = LastForward::kNone;
+  // A synchronized Forward has had no Backward. The reducer then takes the gradients of the next one, whatever loss it is of.
+  bool is_backward_due_ = false;
+  // A local Forward came after it, or after its Backward: also one that is not averaged is in order.
+  bool may_be_local_ = false;
 };
 
 }  // namespace cohort::internal

@@ -40,7 +40,8 @@ constexpr int kLayers = 3;
 using InBackward = std::function<void(int step, int layer)>;
 
 // Trains until something fails. Gradients of several megabytes in several buckets: some are on their way at any time.
-absl::Status TrainForEver(ProcessGroup& group, const InBackward& in_backward) {
+// `looks_ahead`: a local Forward lies between each Forward and its Backward.
+absl::Status TrainForEver(ProcessGroup& group, const InBackward& in_backward, bool looks_ahead = false) {
   at::set_num_threads(1);
   torch::nn::Sequential net;
   for (int layer = 0; layer < kLayers; ++layer) net->push_back(torch::nn::Linear(512, 512));
@@ -57,6 +58,10 @@ absl::Status TrainForEver(ProcessGroup& group, const InBackward& in_backward) {
     net->zero_grad();
     auto output = (*ddp)->Forward(at::ones({2, 512}));
     if (!output.ok()) return output.status();
+    if (looks_ahead) {
+      const auto no_sync = (*ddp)->NoSync();
+      if (absl::Status status = (*ddp)->Forward(at::ones({1, 512})).status(); !status.ok()) return status;
+    }
     if (absl::Status status = (*ddp)->Backward(output->sum()); !status.ok()) return status;
   }
 }
@@ -114,15 +119,18 @@ TEST_P(KilledBackwardTest, ADeathAtARandomMomentIsNamedByEverySurvivor) {
 }
 
 TEST_P(KilledBackwardTest, AFreezeIsNamedAtTheDeadline) {
-  ForkedJob job(
-      [&](ProcessGroup& group, const std::vector<pid_t>&) {
-        return TrainForEver(group, [&](int step, int layer) {
-          if (group.rank() == victim() && step == 2 && layer == 1) raise(SIGSTOP);
-        });
-      },
-      kRanks, absl::Seconds(3));
-  for (const std::string& end : Survivors(job)) {
-    EXPECT_THAT(end, AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr(victim() == 0 ? "rank 0" : Victim())));
+  for (const bool looks_ahead : {false, true}) {
+    ForkedJob job(
+        [&](ProcessGroup& group, const std::vector<pid_t>&) {
+          const auto freeze = [&](int step, int layer) {
+            if (group.rank() == victim() && step == 2 && layer == 1) raise(SIGSTOP);
+          };
+          return TrainForEver(group, freeze, looks_ahead);
+        },
+        kRanks, absl::Seconds(3));
+    for (const std::string& end : Survivors(job)) {
+      EXPECT_THAT(end, AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr(victim() == 0 ? "rank 0" : Victim())));
+    }
   }
 }
 
