@@ -239,6 +239,29 @@ TEST_F(FailureTest, ParametersThatAreTiedOnOneRankOnlyAreNamed) {
   EXPECT_THAT(group_->Shutdown(), IsOk());
 }
 
+// As many different tensors on every rank, of the same sizes, and different ones.
+TEST_F(FailureTest, ParametersAndBuffersThatAreTiedInAnotherWayAreNamed) {
+  if (group_->world_size() == 1) return;
+  for (const bool are_buffers : {false, true}) {
+    const auto net = std::make_shared<NetImpl>();
+    const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+      return are_buffers ? net->register_buffer(name, tensor) : net->register_parameter(name, tensor);
+    };
+    const at::Tensor third = add("third", at::ones({2}));
+    const at::Tensor fourth = add("fourth", IsOdd() ? at::ones({2}) : third);
+    add("fifth", IsOdd() ? fourth : at::ones({2}));
+    const std::string kind = are_buffers ? "buffer" : "parameter";
+    const std::string gradient = are_buffers ? " without gradient" : "";
+    EXPECT_THAT(
+        Ddp::Create(group_.get(), net),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat(OddRank(), "this rank has ", kind, " fourth Float[2]", gradient,
+                              " where the main rank has ", kind, " fourth Float[2]", gradient, ", the same as third")));
+  }
+  EXPECT_THAT(group_->Barrier(), IsOk());
+  EXPECT_THAT(group_->Shutdown(), IsOk());
+}
+
 TEST_F(FailureTest, WhatCannotBeSentIsRefusedBeforeAnythingIs) {
   for (const auto& [buffer, what] :
        {std::pair(at::zeros({2}, at::kShort), "of type Short"), std::pair(at::zeros({1}).expand({3}), "expanded"),

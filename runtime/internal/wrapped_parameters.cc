@@ -159,14 +159,15 @@ WrappedParameters::~WrappedParameters() {
 std::string WrappedParameters::Describe(const torch::nn::Module& module) {
   std::vector<std::string> lines;
   std::unordered_map<TensorKey, std::string> first_names;
-  const auto parameters = module.named_parameters();
-  for (const auto& parameter : parameters) {
-    lines.push_back(Described("parameter", parameter.key(), parameter.value()));
-    const auto [first, is_first] = first_names.emplace(KeyOf(parameter.value()), parameter.key());
-    if (!is_first) absl::StrAppend(&lines.back(), ", the same as ", first->second);
-  }
-  const auto buffers = module.named_buffers();
-  for (const auto& buffer : buffers) lines.push_back(Described("buffer", buffer.key(), buffer.value()));
+  const auto add = [&](std::string_view kind, const auto& tensors) {
+    for (const auto& tensor : tensors) {
+      lines.push_back(Described(kind, tensor.key(), tensor.value()));
+      const auto [first, is_first] = first_names.emplace(KeyOf(tensor.value()), tensor.key());
+      if (!is_first) absl::StrAppend(&lines.back(), ", the same as ", first->second);
+    }
+  };
+  add("parameter", module.named_parameters());
+  add("buffer", module.named_buffers());
   return absl::StrJoin(lines, "\n");
 }
 
