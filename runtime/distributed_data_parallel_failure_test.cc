@@ -206,6 +206,24 @@ TEST_F(FailureTest, AnAddedParameterIsFoundAtTheNextForward) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(2 more)")));
 }
 
+TEST_F(FailureTest, AParameterThatWasReplacedIsNamedAtTheNextForward) {
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    ddp.module()->replace_module("second", torch::nn::Linear(2, 1));
+    return Step(ddp, 1);
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("the module's parameters are not those it was wrapped with (second.weight is "
+                                         "another tensor): make another DistributedDataParallel")));
+}
+
+TEST_F(FailureTest, AParameterThatWasTakenAwayIsNamedAtTheNextForward) {
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    ddp.module()->unregister_module("second");
+    return Step(ddp, 1);
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("(second.weight is no longer there)")));
+}
+
 TEST_F(FailureTest, AParameterThatIsChangedInPlaceIsNamedAtTheNextForward) {
   const absl::Status status = With(*group_, [&](Ddp& ddp) {
     if (absl::Status first = Step(ddp, 1); !first.ok()) return first;

@@ -1,6 +1,6 @@
 #include "cohort/runtime/internal/wrapped_parameters.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +13,7 @@
 #include "absl/base/const_init.h"
 #include "absl/base/no_destructor.h"
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -171,49 +172,37 @@ std::string WrappedParameters::Describe(const torch::nn::Module& module) {
   return absl::StrJoin(lines, "\n");
 }
 
-absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) const {
-  const std::vector<at::Tensor> now = module.parameters();
-  const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
-    return KeyOf(then.tensor) == KeyOf(tensor) && then.needs_gradient == tensor.requires_grad() &&
-           HasShape(tensor, then.type, then.sizes);
-  };
-  const auto [then, differs] = std::mismatch(entries_.begin(), entries_.end(), now.begin(), now.end(), is_same);
-  if (then == entries_.end() && differs == now.end()) return absl::OkStatus();
+absl::Status WrappedParameters::Compare(std::string_view kind, const std::vector<Entry>& then,
+                                        const std::vector<at::Tensor>& now,
+                                        absl::FunctionRef<std::string(const Entry&, const at::Tensor&)> difference) {
   std::string what;
-  if (then == entries_.end()) {
-    what = absl::StrCat(now.size() - entries_.size(), " more");
-  } else if (differs == now.end()) {
-    what = absl::StrCat(then->name, " is no longer there");
-  } else if (KeyOf(then->tensor) != KeyOf(*differs)) {
-    what = absl::StrCat(then->name, " is another tensor");
-  } else if (!HasShape(*differs, then->type, then->sizes)) {
-    what = absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), ", and was ",
-                        Shape(then->type, then->sizes));
-  } else {
-    what = absl::StrCat(then->name, then->needs_gradient ? " no longer needs a gradient" : " needs a gradient now");
+  for (size_t i = 0; i < then.size() && what.empty(); ++i) {
+    what = i < now.size() ? difference(then[i], now[i]) : " is no longer there";
+    if (!what.empty()) what = absl::StrCat(then[i].name, what);
   }
-  return absl::FailedPreconditionError(absl::StrCat("the module's parameters are not those it was wrapped with (", what,
+  if (what.empty() && now.size() > then.size()) what = absl::StrCat(now.size() - then.size(), " more");
+  if (what.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the module's ", kind, " are not those it was wrapped with (", what,
                                                     "): make another DistributedDataParallel after a change"));
 }
 
+absl::Status WrappedParameters::CheckUnchanged(const torch::nn::Module& module) const {
+  return Compare("parameters", entries_, module.parameters(), [](const Entry& then, const at::Tensor& now) {
+    if (KeyOf(then.tensor) != KeyOf(now)) return std::string(" is another tensor");
+    if (!HasShape(now, then.type, then.sizes)) {
+      return absl::StrCat(" is ", Shape(now.scalar_type(), now.sizes()), ", and was ", Shape(then.type, then.sizes));
+    }
+    if (then.needs_gradient == now.requires_grad()) return std::string();
+    return std::string(then.needs_gradient ? " no longer needs a gradient" : " needs a gradient now");
+  });
+}
+
 absl::Status WrappedParameters::CheckBuffers(const std::vector<at::Tensor>& buffers) const {
-  const auto is_same = [](const Entry& then, const at::Tensor& tensor) {
-    return then.device == tensor.device() && HasShape(tensor, then.type, then.sizes);
-  };
-  const auto [then, differs] = std::mismatch(buffers_.begin(), buffers_.end(), buffers.begin(), buffers.end(), is_same);
-  if (then == buffers_.end() && differs == buffers.end()) return absl::OkStatus();
-  std::string what;
-  if (then == buffers_.end()) {
-    what = absl::StrCat(buffers.size() - buffers_.size(), " more");
-  } else if (differs == buffers.end()) {
-    what = absl::StrCat(then->name, " is no longer there");
-  } else {
-    what =
-        absl::StrCat(then->name, " is ", Shape(differs->scalar_type(), differs->sizes()), " on ",
-                     differs->device().str(), ", and was ", Shape(then->type, then->sizes), " on ", then->device.str());
-  }
-  return absl::FailedPreconditionError(absl::StrCat("the module's buffers are not those it was wrapped with (", what,
-                                                    "): make another DistributedDataParallel after a change"));
+  return Compare("buffers", buffers_, buffers, [](const Entry& then, const at::Tensor& now) {
+    if (then.device == now.device() && HasShape(now, then.type, then.sizes)) return std::string();
+    return absl::StrCat(" is ", Shape(now.scalar_type(), now.sizes()), " on ", now.device().str(), ", and was ",
+                        Shape(then.type, then.sizes), " on ", then.device.str());
+  });
 }
 
 }  // namespace cohort::internal

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
@@ -62,6 +64,9 @@ class WrappedParameters {
 
   WrappedParameters() = default;
 
+  // FailedPrecondition if `now` are not the tensors `then` of that kind. `difference`: what of one has changed, "" if nothing.
+  static absl::Status Compare(std::string_view kind, const std::vector<Entry>& then, const std::vector<at::Tensor>& now,
+                              absl::FunctionRef<std::string(const Entry&, const at::Tensor&)> difference);
   static Entry EntryOf(const std::string& name, const at::Tensor& tensor);
 
   std::vector<Entry> entries_;  // all, in the module's order, each name
