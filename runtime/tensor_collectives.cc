@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/text_hash.h"
 #include "cohort/runtime/internal/torch_backend.h"
 #include "cohort/runtime/internal/torch_duration.h"
 #include "cohort/runtime/process_group.h"
@@ -68,20 +69,11 @@ std::string Describe(std::string_view name, absl::Span<const at::Tensor> tensors
                       }));
 }
 
-// FNV-1a: the same on every machine, as a hash made for hash tables is not.
-uint64_t Hash(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char c : text) {
-    hash = (hash ^ c) * 0x100000001b3;
-  }
-  return hash;
-}
-
 // Returns OK if the main rank brings what this rank brings.
 absl::Status CheckSameAsMain(TorchBackend& backend, const std::string& mine, absl::Duration timeout,
                              SteadyTime deadline) {
   constexpr size_t kHeaderBytes = 256;
-  const uint64_t hash = Hash(mine);
+  const uint64_t hash = internal::HashOfText(mine);
   std::string header(kHeaderBytes, '\0');
   std::memcpy(header.data(), &hash, sizeof(hash));
   mine.copy(header.data() + sizeof(hash), kHeaderBytes - sizeof(hash) - 1);

@@ -6,7 +6,6 @@
 #define COHORT_RUNTIME_INTERNAL_DERIVED_PORT_H_
 
 #include <cstdint>
-#include <string_view>
 
 namespace cohort::internal {
 
@@ -15,13 +14,6 @@ inline constexpr int kFirstDerivedPort = 20000;
 inline constexpr int kNumDerivedPorts = 10000;
 
 constexpr int DerivedPort(uint64_t number) { return kFirstDerivedPort + static_cast<int>(number % kNumDerivedPorts); }
-
-// FNV-1a: the same on every machine and in every build.
-constexpr uint64_t HashOfText(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 }  // namespace cohort::internal
 

@@ -7,6 +7,7 @@
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/runtime/internal/derived_port.h"
+#include "cohort/runtime/internal/text_hash.h"
 
 namespace cohort::internal {
 namespace {
