@@ -111,7 +111,8 @@ class DistributedDataParallel {
   //
   // Errors:
   //   FailedPrecondition  there was no Forward since the last Backward
-  //   InvalidArgument     parameters got no gradient (names them): without find_unused_parameters or static_graph every
+  //   InvalidArgument     the loss is undefined, not one real number, or depends on nothing that needs a gradient;
+  //                       parameters got no gradient (names them): without find_unused_parameters or static_graph every
   //                       one must, on every rank
   //   what backward threw, as "rank K: TEXT"; and those of ProcessGroup
   absl::Status Backward(const at::Tensor& loss) { return core_->Backward(loss); }
@@ -122,9 +123,13 @@ class DistributedDataParallel {
   // Errors: those of ProcessGroup::Agree. Not for a group of LibTorch's own (Unimplemented).
   absl::StatusOr<bool> EveryRankHasBatch(bool mine) { return core_->EveryRankHasBatch(mine); }
 
-  // While an active one lives, Forward and Backward are local and gradients add up. For accumulation over micro-batches:
+  // While an active one lives a Forward is local, and so is its Backward, whenever that comes: gradients add up. For
+  // accumulation over micro-batches:
   //
   //   auto no_sync = ddp->NoSync(micro + 1 < num_micro_batches);
+  //
+  // As in Python, the first of several local Forwards still sends the buffers, and the one after the first Backward the new
+  // buckets, so all ranks make it.
   class NoSyncScope {
    public:
     NoSyncScope(internal::DataParallel& core, bool is_active) : core_(core), change_(is_active ? 1 : 0) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -125,6 +126,47 @@ TEST_F(FailureTest, FindUnusedParametersAllowsThat) {
   EXPECT_THAT(Steps(*group_, {1, IsOdd() ? 0.0 : 1.0, 1, 1}, {.find_unused_parameters = true}), IsOk());
   EXPECT_THAT(group_->Shutdown(), IsOk());
 }
+
+struct BadLoss {
+  std::string name;
+  at::Tensor (*make)(const at::Tensor& output);
+  std::string fault;
+};
+
+class LossTest : public FailureTest, public ::testing::WithParamInterface<std::tuple<BadLoss, bool>> {};
+
+TEST_P(LossTest, ALossThatHasNoBackwardIsTheErrorOfAllAtOnce) {
+  const auto& [bad, is_local] = GetParam();
+  const absl::Status status = With(*group_, [&](Ddp& ddp) {
+    const auto no_sync = ddp.NoSync(is_local);
+    auto output = ddp.Forward(at::ones({2, 2}));
+    if (!output.ok()) return output.status();
+    const absl::Status backward = ddp.Backward(IsOdd() ? bad.make(*output) : output->sum());
+    return backward.ok() ? group_->Barrier() : backward;
+  });
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(absl::StrCat(group_->world_size() > 1 ? OddRank() : "",
+                                              "DistributedDataParallel::Backward: the loss ", bad.fault,
+                                              "; it must be one real number, for example a mean(), that depends on "
+                                              "parameters"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FailureTest, LossTest,
+    ::testing::Combine(
+        ::testing::Values(
+            BadLoss{"Undefined", [](const at::Tensor&) { return at::Tensor(); }, "is undefined"},
+            BadLoss{"Several", [](const at::Tensor& output) { return output; }, "has sizes [2, 1]"},
+            BadLoss{"None", [](const at::Tensor& output) { return output.slice(0, 0, 0); }, "has sizes [0, 1]"},
+            BadLoss{"Detached", [](const at::Tensor& output) { return output.sum().detach(); },
+                    "depends on nothing that needs a gradient"},
+            BadLoss{"Complex", [](const at::Tensor& output) { return output.sum().to(at::kComplexFloat); },
+                    "is of type ComplexFloat"}),
+        ::testing::Bool()),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param).name, std::get<1>(info.param) ? "Locally" : "");
+    });
 
 TEST_F(FailureTest, ARankThatForgetsBackwardIsFoundAtItsNextForward) {
   const absl::Status status = With(*group_, [&](Ddp& ddp) {

@@ -33,6 +33,7 @@ using cohort::testing::SharedGroup;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 int Rank() { return SharedGroup().rank(); }
 int WorldSize() { return SharedGroup().world_size(); }
@@ -181,6 +182,28 @@ TEST(DistributedDataParallelTest, UnderNoSyncGradientsAddUpAndAreAveragedOnceAtT
     }
   }
   EXPECT_TRUE(at::allclose(FlatGradients(*net), MeanOverRanks(FlatGradients(*alone)), 1e-6, 1e-6));
+}
+
+TEST(DistributedDataParallelTest, WhetherABackwardIsLocalIsDecidedAtItsForward) {
+  Net net = MakeNet(1), alone = MakeNet(1);
+  auto ddp = DistributedDataParallel<NetImpl>::Create(&SharedGroup(), net.ptr(), {.broadcast_buffers = false});
+  ASSERT_THAT(ddp, IsOk());
+  for (const bool forward_is_local : {true, false}) {
+    net->zero_grad();
+    alone->zero_grad();
+    const auto [x, y] = BatchOf(Rank(), 0);
+    absl::StatusOr<at::Tensor> output;
+    {
+      const auto no_sync = (*ddp)->NoSync(forward_is_local);
+      output = (*ddp)->Forward(x);
+      ASSERT_THAT(output, IsOk());
+    }
+    const auto no_sync = (*ddp)->NoSync(!forward_is_local);
+    ASSERT_THAT((*ddp)->Backward(LossOf(*output, y)), IsOk());
+    LossOf(alone->forward(x), y).backward();
+    const at::Tensor own = FlatGradients(*alone);
+    EXPECT_TRUE(at::allclose(FlatGradients(*net), forward_is_local ? own : MeanOverRanks(own), 1e-6, 1e-6));
+  }
 }
 
 TEST(DistributedDataParallelTest, LocalForwardsInBetweenLeaveTheBackwardOfTheOneBeforeAveraged) {
@@ -460,9 +483,34 @@ TEST(DistributedDataParallelTest, EveryOtherDifferenceIsNamedToo) {
   torch::nn::Sequential buffer(torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(2).track_running_stats(!is_odd)));
   EXPECT_THAT(error_of(buffer), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no more where")));
   torch::nn::Sequential same(torch::nn::Linear(2, 1));
-  EXPECT_THAT(error_of(same, {.static_graph = is_odd}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("static_graph=1")));
   EXPECT_THAT(error_of(same), IsOk());
+}
+
+TEST(DistributedDataParallelTest, TheOptionThatDiffersIsNamedWithBothValues) {
+  if (WorldSize() == 1) return;
+  const int odd = WorldSize() - 1;
+  using Options = DistributedDataParallelOptions;
+  for (const auto& [other, difference] :
+       {std::pair(Options{.bucket_bytes = 5}, "bucket_bytes=5 where the main rank has bucket_bytes=26214400"),
+        std::pair(Options{.first_bucket_bytes = 5},
+                  "first_bucket_bytes=5 where the main rank has first_bucket_bytes=1048576"),
+        std::pair(Options{.rebuild_buckets = false},
+                  "rebuild_buckets=false where the main rank has rebuild_buckets=true"),
+        std::pair(Options{.broadcast_buffers = false},
+                  "broadcast_buffers=false where the main rank has broadcast_buffers=true"),
+        std::pair(Options{.find_unused_parameters = true},
+                  "find_unused_parameters=true where the main rank has find_unused_parameters=false"),
+        std::pair(Options{.gradient_as_bucket_view = true},
+                  "gradient_as_bucket_view=true where the main rank has gradient_as_bucket_view=false"),
+        std::pair(Options{.static_graph = true}, "static_graph=true where the main rank has static_graph=false"),
+        std::pair(Options{.compression = GradientCompression::kHalf},
+                  "compression=kHalf where the main rank has compression=kNone")}) {
+    torch::nn::Linear net(2, 1);
+    EXPECT_THAT(
+        DistributedDataParallel<torch::nn::LinearImpl>::Create(&SharedGroup(), net.ptr(),
+                                                               Rank() == odd ? other : Options{}),
+        StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("rank ", odd, ": this rank has ", difference)));
+  }
 }
 
 TEST(DistributedDataParallelTest, OneRanksErrorIsTheErrorOfAll) {
@@ -472,6 +520,17 @@ TEST(DistributedDataParallelTest, OneRanksErrorIsTheErrorOfAll) {
       DistributedDataParallel<torch::nn::SequentialImpl>::Create(&SharedGroup(), net.ptr(),
                                                                  {.bucket_bytes = Rank() == odd ? 0 : 1}),
       StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("rank ", odd, ": bucket_bytes=0: must be at least 1")));
+}
+
+TEST(DistributedDataParallelTest, ACompressionThatDoesNotExistIsRefused) {
+  for (const int number : {-1, 3, 7}) {
+    torch::nn::Linear net(2, 1);
+    EXPECT_THAT(DistributedDataParallel<torch::nn::LinearImpl>::Create(
+                    &SharedGroup(), net.ptr(), {.compression = static_cast<GradientCompression>(number)}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         StartsWith(absl::StrCat("rank 0: compression=", number,
+                                                 ": must be kNone (0), kHalf (1) or kBFloat16 (2)"))));
+  }
 }
 
 TEST(DistributedDataParallelTest, AModuleWithoutGradientsIsRefused) {

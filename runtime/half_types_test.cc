@@ -28,6 +28,15 @@ TEST(HalfTypesTest, AreSummed) {
   }
 }
 
+struct ScaleImpl : torch::nn::Module {
+  explicit ScaleImpl(at::ScalarType type) { weight = register_parameter("weight", at::ones({2}, type)); }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor sum = (weight * x).sum();
+    return sum.is_complex() ? at::real(sum) : sum;
+  }
+  at::Tensor weight;
+};
+
 // As the oracle the same gradients, averaged in full precision.
 TEST(HalfTypesTest, GradientsTravelInThem) {
   for (const auto& [compression, tolerance] :
@@ -51,6 +60,30 @@ TEST(HalfTypesTest, GradientsTravelInThem) {
     EXPECT_TRUE(at::allclose(compressed, mean, tolerance, tolerance)) << (compressed - mean).abs().max();
     if (SharedGroup().world_size() > 1) {
       EXPECT_FALSE(compressed.equal(mean)) << "nothing was compressed";
+    }
+  }
+}
+
+TEST(HalfTypesTest, GradientsOfOtherTypesTravelInThemToo) {
+  if (SharedGroup().world_size() == 1) return;  // nothing travels
+  for (const at::ScalarType type : {at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat}) {
+    const auto model = std::make_shared<ScaleImpl>(type);
+    auto ddp =
+        DistributedDataParallel<ScaleImpl>::Create(&SharedGroup(), model, {.compression = GradientCompression::kHalf});
+    ASSERT_THAT(ddp, IsOk()) << type;
+    const auto gradient_of = [&](double x) {
+      model->zero_grad();
+      const absl::StatusOr<at::Tensor> output = (*ddp)->Forward(at::full({2}, x));
+      EXPECT_THAT(output, IsOk()) << type;
+      if (output.ok()) {
+        EXPECT_THAT((*ddp)->Backward(*output), IsOk()) << type;
+      }
+      return model->weight.grad();
+    };
+    const at::Tensor mean = gradient_of(SharedGroup().rank());
+    EXPECT_TRUE(mean.equal(at::full({2}, (SharedGroup().world_size() - 1) / 2.0, type))) << mean;
+    if (type != at::kHalf) {
+      EXPECT_TRUE(gradient_of(1e6).isinf().all().item<bool>()) << "beyond what a Half holds";
     }
   }
 }

@@ -48,10 +48,27 @@ namespace {
 
 constexpr char kName[] = "DistributedDataParallel";
 
+// "" if there is no such compression: an enum holds any number.
+std::string_view NameOf(GradientCompression compression) {
+  switch (compression) {
+    case GradientCompression::kNone:
+      return "kNone";
+    case GradientCompression::kHalf:
+      return "kHalf";
+    case GradientCompression::kBFloat16:
+      return "kBFloat16";
+  }
+  return "";
+}
+
 absl::Status CheckOptions(const DistributedDataParallelOptions& options) {
   for (const auto& [name, bytes] :
        {std::pair("bucket_bytes", options.bucket_bytes), std::pair("first_bucket_bytes", options.first_bucket_bytes)}) {
     if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat(name, "=", bytes, ": must be at least 1"));
+  }
+  if (NameOf(options.compression).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("compression=", static_cast<int>(options.compression),
+                                                   ": must be kNone (0), kHalf (1) or kBFloat16 (2)"));
   }
   return absl::OkStatus();
 }
@@ -68,12 +85,15 @@ std::optional<c10::ScalarType> CompressedType(GradientCompression compression) {
   return std::nullopt;
 }
 
+// A line for each.
 std::string Describe(const DistributedDataParallelOptions& options) {
-  return absl::StrCat("options bucket_bytes=", options.bucket_bytes, " first_bucket_bytes=", options.first_bucket_bytes,
-                      " rebuild_buckets=", options.rebuild_buckets, " broadcast_buffers=", options.broadcast_buffers,
-                      " find_unused_parameters=", options.find_unused_parameters,
-                      " gradient_as_bucket_view=", options.gradient_as_bucket_view,
-                      " static_graph=", options.static_graph, " compression=", static_cast<int>(options.compression));
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  return absl::StrCat("bucket_bytes=", options.bucket_bytes, "\nfirst_bucket_bytes=", options.first_bucket_bytes,
+                      "\nrebuild_buckets=", flag(options.rebuild_buckets),
+                      "\nbroadcast_buffers=", flag(options.broadcast_buffers),
+                      "\nfind_unused_parameters=", flag(options.find_unused_parameters),
+                      "\ngradient_as_bucket_view=", flag(options.gradient_as_bucket_view),
+                      "\nstatic_graph=", flag(options.static_graph), "\ncompression=", NameOf(options.compression));
 }
 
 // OK if both descriptions are the same; else the first line in which they differ.
@@ -99,6 +119,23 @@ std::string Shown(absl::Span<const std::string> names) {
   constexpr size_t kMost = 10;
   const std::string first = absl::StrJoin(names.first(std::min(names.size(), kMost)), ", ");
   return names.size() <= kMost ? first : absl::StrCat(first, " and ", names.size() - kMost, " more");
+}
+
+// LibTorch would say so too, as an error of its own.
+absl::Status CheckLoss(const at::Tensor& loss) {
+  std::string fault;
+  if (!loss.defined()) {
+    fault = "is undefined";
+  } else if (loss.numel() != 1) {
+    fault = absl::StrCat("has sizes [", absl::StrJoin(loss.sizes(), ", "), "]");
+  } else if (!loss.requires_grad()) {
+    fault = "depends on nothing that needs a gradient";
+  } else if (!loss.is_floating_point()) {
+    fault = absl::StrCat("is of type ", c10::toString(loss.scalar_type()));
+  }
+  if (fault.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the loss ", fault, "; it must be one real number, for example a mean(), that depends on parameters"));
 }
 
 TorchBackend* absl_nullable TorchBackendOf(ProcessGroup* absl_nullable group) {
@@ -235,6 +272,7 @@ absl::Status DataParallel::AfterForward(std::vector<at::Tensor*> outputs, bool i
 }
 
 absl::Status DataParallel::RunBackward(const at::Tensor& loss, bool is_averaged) {
+  ABSL_RETURN_IF_ERROR(CheckLoss(loss));
   // It lets go of what the graph has saved, not of the graph, which is needed to say what is missing.
   loss.backward();
   if (!is_averaged || reducer_->is_finished()) return absl::OkStatus();
