@@ -122,6 +122,30 @@ TEST_F(FailureTest, ARankThatUsesFewerParametersNamesThemToAllAtOnce) {
                      HasSubstr("find_unused_parameters"))));
 }
 
+TEST_F(FailureTest, AStaticGraphThatBeginsWithALossOfSomethingElseIsAnError) {
+  if (group_->world_size() == 1) return;
+  const absl::Status status = With(*group_,
+                                   [](Ddp& ddp) {
+                                     if (absl::Status forward = ddp.Forward(at::ones({1, 2})).status(); !forward.ok())
+                                       return forward;
+                                     return ddp.Backward(ddp.module()->forward(at::ones({1, 2})).sum());
+                                   },
+                                   {.static_graph = true});
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("DistributedDataParallel::Backward: with static_graph the loss of the first Backward "
+                                 "that averages must depend on what its Forward returned")));
+}
+
+TEST_F(FailureTest, AStaticGraphThatDoesNotStayNamesWhatIsMissing) {
+  if (group_->world_size() == 1) return;
+  EXPECT_THAT(Steps(*group_, {1, 1, IsOdd() ? 0.0 : 1.0}, {.static_graph = true}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(OddRank()), HasSubstr("with static_graph every step must use the parameters "
+                                                             "that the first one used, and as often; now 2 of 4 "
+                                                             "parameters got no gradient: second.weight"))));
+}
+
 TEST_F(FailureTest, FindUnusedParametersAllowsThat) {
   EXPECT_THAT(Steps(*group_, {1, IsOdd() ? 0.0 : 1.0, 1, 1}, {.find_unused_parameters = true}), IsOk());
   EXPECT_THAT(group_->Shutdown(), IsOk());

@@ -366,6 +366,62 @@ TYPED_TEST(OutputTest, ABranchThatNoRankUsesKeepsTheGradientThatItHad) {
   EXPECT_FALSE(net->right->bias.grad().defined());
 }
 
+struct WithOwnParameterImpl : torch::nn::Module {
+  WithOwnParameterImpl() {
+    weight = register_parameter("weight", at::ones({2}));
+    scale = register_parameter("scale", at::ones({2}));
+  }
+  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x) { return {(x * weight).sum(), scale}; }
+  at::Tensor weight, scale;
+};
+
+TEST(DistributedDataParallelTest, ForwardMayReturnAParameter) {
+  using Options = DistributedDataParallelOptions;
+  for (const Options& options :
+       {Options{}, Options{.find_unused_parameters = true}, Options{.static_graph = true},
+        Options{.gradient_as_bucket_view = true}, Options{.bucket_bytes = 1, .find_unused_parameters = true}}) {
+    auto net = std::make_shared<WithOwnParameterImpl>();
+    auto ddp = DistributedDataParallel<WithOwnParameterImpl>::Create(&SharedGroup(), net, options);
+    ASSERT_THAT(ddp, IsOk());
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      auto output = (*ddp)->Forward(at::ones({2}));
+      ASSERT_THAT(output, IsOk());
+      const auto& [sum, scale] = *output;
+      ASSERT_THAT((*ddp)->Backward(sum + (Rank() + 1) * scale.sum()), IsOk());
+      EXPECT_TRUE(at::allclose(net->weight.grad(), at::ones({2})));
+      EXPECT_TRUE(at::allclose(net->scale.grad(), at::full({2}, (WorldSize() + 1) / 2.0))) << net->scale.grad();
+    }
+  }
+}
+
+TEST(DistributedDataParallelTest, AReturnedParameterMayBeAllThatTheLossIsOfOrHaveNoPartInIt) {
+  for (const bool only_scale : {true, false}) {
+    auto net = std::make_shared<WithOwnParameterImpl>();
+    auto ddp =
+        DistributedDataParallel<WithOwnParameterImpl>::Create(&SharedGroup(), net, {.find_unused_parameters = true});
+    ASSERT_THAT(ddp, IsOk());
+    for (int step = 0; step < 2; ++step) {
+      auto output = (*ddp)->Forward(at::ones({2}));
+      ASSERT_THAT(output, IsOk());
+      ASSERT_THAT((*ddp)->Backward(only_scale ? std::get<1>(*output).sum() : std::get<0>(*output)), IsOk());
+      EXPECT_EQ(net->scale.grad().defined(), only_scale);
+      EXPECT_EQ(net->weight.grad().defined(), !only_scale);
+    }
+  }
+}
+
+TEST(DistributedDataParallelTest, WithoutGradientsAReturnedParameterIsItself) {
+  auto net = std::make_shared<WithOwnParameterImpl>();
+  auto ddp =
+      DistributedDataParallel<WithOwnParameterImpl>::Create(&SharedGroup(), net, {.find_unused_parameters = true});
+  ASSERT_THAT(ddp, IsOk());
+  const at::NoGradGuard no_grad;
+  auto output = (*ddp)->Forward(at::ones({2}));
+  ASSERT_THAT(output, IsOk());
+  EXPECT_TRUE(std::get<1>(*output).is_same(net->scale));
+}
+
 TEST(DistributedDataParallelTest, TakesASequentialAndAnAnyModule) {
   torch::nn::Sequential sequential(torch::nn::Linear(6, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1));
   auto ddp = DistributedDataParallel<torch::nn::SequentialImpl>::Create(&SharedGroup(), sequential.ptr());

@@ -275,12 +275,25 @@ absl::Status DataParallel::RunBackward(const at::Tensor& loss, bool is_averaged)
   ABSL_RETURN_IF_ERROR(CheckLoss(loss));
   // It lets go of what the graph has saved, not of the graph, which is needed to say what is missing.
   loss.backward();
-  if (!is_averaged || reducer_->is_finished()) return absl::OkStatus();
+  return !is_averaged || reducer_->is_finished() ? absl::OkStatus() : NotAveraged(loss);
+}
+
+absl::Status DataParallel::NotAveraged(const at::Tensor& loss) const {
+  if (!reducer_->is_counted()) {
+    return absl::InvalidArgumentError(
+        "with static_graph the loss of the first Backward that averages must depend on what its Forward returned");
+  }
   const std::vector<std::string> missing = reducer_->Unreached(loss);
+  const std::string without = absl::StrCat(missing.size(), " of ", parameters_->reduced().size(),
+                                           " parameters got no gradient: ", Shown(missing));
+  if (options_.static_graph) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("with static_graph every step must use the parameters that the first one used, and as often",
+                     missing.empty() ? "" : "; now ", missing.empty() ? "" : without));
+  }
   if (missing.empty()) return absl::InternalError("the gradients were not averaged, and every parameter had one");
-  return absl::InvalidArgumentError(absl::StrCat(
-      missing.size(), " of ", parameters_->reduced().size(), " parameters got no gradient: ", Shown(missing),
-      "; use them in the loss of every rank at every step, or set find_unused_parameters"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(without, "; use them in the loss of every rank at every step, or set find_unused_parameters"));
 }
 
 absl::Status DataParallel::Backward(const at::Tensor& loss) {

@@ -64,6 +64,8 @@ class DataParallel {
   // Collective: the first state of the model, and the reducer.
   absl::Status Connect();
   absl::Status RunBackward(const at::Tensor& loss, bool is_averaged);
+  // Why the reducer still waits for gradients after the backward of `loss`.
+  absl::Status NotAveraged(const at::Tensor& loss) const;
 
   ProcessGroup* absl_nullable const group_;  // null over a group of LibTorch's own
   TorchBackend* absl_nullable const backend_;

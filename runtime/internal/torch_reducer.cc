@@ -21,6 +21,7 @@
 #include "c10/core/GradMode.h"
 #include "c10/util/intrusive_ptr.h"
 #include "torch/csrc/autograd/custom_function.h"
+#include "torch/csrc/autograd/edge.h"
 #include "torch/csrc/autograd/engine.h"
 #include "torch/csrc/autograd/function.h"
 #include "torch/csrc/autograd/variable.h"
@@ -209,19 +210,20 @@ void TorchReducer::BeforeForward(bool is_synchronized) {
 }
 
 void TorchReducer::AfterForward(bool is_synchronized, std::vector<at::Tensor*> outputs) {
+  if (!c10::GradMode::is_enabled()) return;
+  std::erase_if(outputs, [](const at::Tensor* output) { return !output->requires_grad(); });
   const bool finds_unused = options_.find_unused_parameters && !options_.static_graph;
-  if (is_synchronized && c10::GradMode::is_enabled()) {
+  if (is_synchronized) {
     std::vector<at::Tensor> found;
     if (finds_unused) {
-      for (const at::Tensor* output : outputs) found.push_back(*output);
+      // LibTorch looks at what outputs are made of: of a parameter that is itself one, only by way of a view.
+      for (const at::Tensor* output : outputs) found.push_back(output->grad_fn() ? *output : output->view_as(*output));
     }
     reducer_->prepare_for_backward(found);
   }
   const bool counts = is_synchronized && static_graph_ != nullptr && !static_graph_->has_been_counted;
   if (counts) reducer_->ForgetCounts();
-  if (!finds_unused && !counts) return;
-  std::erase_if(outputs, [](const at::Tensor* output) { return !output->grad_fn(); });
-  if (outputs.empty()) return;
+  if ((!finds_unused && !counts) || outputs.empty()) return;
   torch::autograd::variable_list plain;
   for (const at::Tensor* output : outputs) plain.push_back(*output);
   const auto watched = Watch<StaticGraph>::apply(at::TensorList(plain), counts ? static_graph_ : nullptr);
@@ -230,9 +232,13 @@ void TorchReducer::AfterForward(bool is_synchronized, std::vector<at::Tensor*> o
 
 bool TorchReducer::is_finished() const { return !reducer_->expects_gradients(); }
 
+bool TorchReducer::is_counted() const { return static_graph_ == nullptr || static_graph_->has_been_counted; }
+
 std::vector<std::string> TorchReducer::Unreached(const at::Tensor& loss) const {
   std::unordered_set<const torch::autograd::Node*> seen;
-  std::vector<const torch::autograd::Node*> open = {loss.grad_fn().get()};
+  // Also of a loss that is itself a parameter.
+  const torch::autograd::Edge last = torch::autograd::impl::gradient_edge(loss);
+  std::vector<const torch::autograd::Node*> open = {last.function.get()};
   while (!open.empty()) {
     const torch::autograd::Node* node = open.back();
     open.pop_back();

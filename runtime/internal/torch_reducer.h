@@ -64,6 +64,9 @@ class TorchReducer {
   // Local, after a backward that AfterForward(true, ...) has prepared: whether every gradient has been averaged.
   bool is_finished() const;
 
+  // Local. Whether a static graph has seen its first backward, which must come by way of what forward returned. Else: true.
+  bool is_counted() const;
+
   // Local. The names of the parameters that `loss` does not depend on.
   std::vector<std::string> Unreached(const at::Tensor& loss) const;
 
