@@ -1,12 +1,15 @@
 #include "cohort/tools/launch/console.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,6 +21,8 @@ namespace {
 
 // To the first column, and everything from there erased.
 constexpr std::string_view kEraseLine = "\r\x1b[K";
+// A terminal is writable once it has room for 256 bytes; a line end becomes two.
+constexpr size_t kTerminalBytes = 128;
 
 bool IsSameFile(int a, int b) {
   struct stat of_a, of_b;
@@ -31,12 +36,21 @@ ConsoleFile::ConsoleFile(int fd) : fd_(fd) {
   if (fstat(fd, &status) != 0) return;
   is_socket_ = S_ISSOCK(status.st_mode);
   // A pipe or a terminal may make a write wait. Setting O_NONBLOCK on `fd` itself would set it for the shell as well,
-  // so the file is opened again. Where that is refused (a terminal of another user), writes wait.
-  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
-    reopened_ =
-        UniqueFd(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (reopened_) fd_ = reopened_.get();
+  // so the file is opened again. That is refused where it is another user's (sudo, cron, a container with a user of its own).
+  if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return;
+  reopened_ = UniqueFd(open(absl::StrCat("/proc/self/fd/", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (reopened_) {
+    fd_ = reopened_.get();
+  } else {
+    bytes_at_once_ = S_ISFIFO(status.st_mode) ? PIPE_BUF : kTerminalBytes;
   }
+}
+
+bool ConsoleFile::MayWrite(size_t& num_bytes) const {
+  if (!bytes_at_once_.has_value()) return true;
+  num_bytes = std::min(num_bytes, *bytes_at_once_);
+  pollfd request = {.fd = fd_, .events = POLLOUT, .revents = 0};
+  return poll(&request, 1, 0) == 1;  // also if the reader has gone, which the write then tells
 }
 
 void ConsoleFile::Flush() {
@@ -58,7 +72,8 @@ void ConsoleFile::Write(std::string& bytes) {
   size_t written = 0;
   while (written < bytes.size() && error_ == 0) {
     const char* data = bytes.data() + written;
-    const size_t count = bytes.size() - written;
+    size_t count = bytes.size() - written;
+    if (!MayWrite(count)) break;
     const ssize_t result = is_socket_ ? send(fd_, data, count, MSG_DONTWAIT | MSG_NOSIGNAL) : write(fd_, data, count);
     if (result >= 0) {
       written += result;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,9 +43,14 @@ class ConsoleFile {
   // Takes from the front of `bytes` what can be written at once.
   void Write(std::string& bytes);
 
+  // Whether a write of `num_bytes` would be done at once; less of it may be written then.
+  bool MayWrite(size_t& num_bytes) const;
+
   // Set if `fd` could be opened a second time, so that O_NONBLOCK is ours alone.
   UniqueFd reopened_;
   int fd_;
+  // Where writes may wait: what fits once the file is writable at all. Otherwise everything may be tried.
+  std::optional<size_t> bytes_at_once_;
   bool is_socket_ = false;
   int error_ = 0;
   std::string status_;

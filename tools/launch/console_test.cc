@@ -1,13 +1,18 @@
 #include "cohort/tools/launch/console.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cohort/tools/launch/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -45,6 +50,35 @@ class ConsoleTest : public testing::Test {
   // As SignalReader does.
   ConsoleTest() { signal(SIGPIPE, SIG_IGN); }
 };
+
+// What /proc/self/fd leads to may be another user's, and is then not opened again. Here it is nobody's to open.
+bool GiveUpCapabilities() {
+  __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  return syscall(SYS_capset, &header, none) == 0;
+}
+
+TEST_F(ConsoleTest, APipeThatMayNotBeOpenedAgainIsNotWaitedForEither) {
+  const Ends ends = OpenPipe();
+  fchmod(ends.write.get(), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!GiveUpCapabilities()) _exit(2);
+    if (open(absl::StrCat("/proc/self/fd/", ends.write.get()).c_str(), O_WRONLY | O_NONBLOCK) >= 0) _exit(3);
+    alarm(60);  // a write that waits
+    Console console(ends.write.get(), ends.write.get());
+    console.pending(Stream::kOut) = std::string(size_t{1} << 20, 'x');
+    console.Flush();
+    const size_t left = console.pending(Stream::kOut).size();
+    _exit(console.error() == 0 && left > 0 && left < (size_t{1} << 20) ? 0 : 4);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  // What was written is there, and nothing else.
+  EXPECT_EQ(ReadAll(ends.read).size(), 65536);
+}
 
 TEST_F(ConsoleTest, EachStreamGoesToItsFile) {
   const Ends out = OpenPipe(), err = OpenPipe();

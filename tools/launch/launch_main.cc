@@ -14,6 +14,7 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cohort/runtime/rank_info.h"
 #include "cohort/tools/launch/console.h"
@@ -34,6 +35,9 @@ namespace cohort::launch {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr int kExitNoRank = 1;  // --explain: the environment is in error
+// What the process that looks after the ranks has on top of what it promises, on a busy machine.
+constexpr absl::Duration kFrontPatience = absl::Seconds(10);
 
 // Descriptors 0, 1 and 2 must not be given to a pipe of ours because the caller had closed them.
 void OpenStandardStreams() {
@@ -115,10 +119,10 @@ absl::StatusOr<int> Launch(const Options& options, Environment environment, char
   ABSL_ASSIGN_OR_RETURN(std::optional<LogDirectory> logs, MakeLogDirectory(options, job));
   if (logs.has_value()) job.logs = &*logs;
   const pid_t front_pid = getpid();
-  return RunInSupervisorProcess([&](FrontLink front) {
+  return RunInSupervisorProcess(LongestStop(options.grace) + kFrontPatience, [&](FrontLink front) {
     SetProcessTitle(argv, "rank-keeper", absl::StrCat(" of ", front_pid));
     const absl::StatusOr<int> exit_code = Supervise(job, std::move(front));
-    if (getppid() != front_pid) logs.reset();  // which the process in front would have done
+    logs.reset();  // in both processes: the one in front may be dead
     return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
   });
 }
@@ -129,7 +133,10 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<Options> options = ParseOptions(absl::MakeConstSpan(argv + 1, argc - 1), environment);
   if (!options.ok()) return Complain(absl::StrCat(options.status().message(), " (see launch --help)"), kExitUsage);
   if (options->help) return Print(HelpText());
-  if (options->explain) return Print(ExplainRankInfoFromEnvironment());
+  if (options->explain) {
+    const int printed = Print(ExplainRankInfoFromEnvironment());
+    return printed == 0 && !RankInfoFromEnvironment().ok() ? kExitNoRank : printed;
+  }
   const absl::StatusOr<int> exit_code = Launch(*options, std::move(environment), argv);
   return exit_code.ok() ? *exit_code : Complain(exit_code.status().message(), kExitLauncherFailed);
 }

@@ -108,6 +108,29 @@ TEST(LaunchRestartTest, TheSignalToSaveAndStopEndsTheJobDuringThePauseToo) {
   EXPECT_THAT(Lines(result.err), Contains("launch: received SIGUSR1: no restart"));
 }
 
+TEST(LaunchRestartTest, TheSignalToSaveAndStopEndsTheJobWhateverItsRanksMakeOfIt) {
+  // They do not know it, and die of it.
+  TestLauncher killed(Shells(2, "echo ready; exec sleep 1000", {"--max-restarts=9"}));
+  for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(killed.AwaitOut(text));
+  killed.Signal(SIGUSR1);
+  TestLauncher::Result result = killed.Wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGUSR1);
+  EXPECT_THAT(Lines(result.err), Contains("launch: received SIGUSR1 before: no restart"));
+  // It comes while they are being stopped because of a failure.
+  TestLauncher failed(
+      Shells(2,
+             "trap '' USR1; [ $RANK = 0 ] && { until [ -e $DIR/ready ]; do sleep 0.01; done; exit 3; }; "
+             "trap '' TERM; touch $DIR/ready; while :; do sleep 0.01; done",
+             {"--max-restarts=9", "--grace=1"}),
+      {.environment = {{"DIR", NewDirectory()}}});
+  ASSERT_TRUE(failed.AwaitErr("rank 0 (pid"));
+  failed.Signal(SIGUSR1);
+  result = failed.Wait();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(Lines(result.err), Contains("launch: received SIGUSR1 before: no restart"));
+  EXPECT_THAT(result.err, Not(HasSubstr("again")));
+}
+
 TEST(LaunchRestartTest, NothingSurvivesALauncherThatIsKilledDuringThePause) {
   TestLauncher launcher(Shells(2, "exit 3", {"--max-restarts=9"}));
   ASSERT_TRUE(launcher.AwaitErr("restart 2 of at most 9"));

@@ -458,6 +458,41 @@ constexpr char kUntilRank0IsGone[] =
     "until [ -s $DIR/0 ]; do sleep 0.01; done; while kill -0 $(cat $DIR/0) 2>/dev/null; do sleep 0.01; done; ";
 constexpr char kRank0IsPreempted[] = "[ $RANK = 0 ] && { echo $$ > $DIR/0.new; mv $DIR/0.new $DIR/0; exit 75; }; ";
 
+// The front alone can end a launcher whose other process answers no more: that hangs in the kernel, or is suspended.
+TEST(LaunchStopTest, ARequestToStopEndsALauncherWhoseOtherProcessHangs) {
+  TestLauncher launcher(Shells(2, "echo ready; exec sleep 1000", {"--grace=0"}));
+  for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher.AwaitOut(text));
+  ASSERT_EQ(kill(RankKeeper(launcher), SIGSTOP), 0);
+  launcher.Signal(SIGTERM);
+  const TestLauncher::Result result = launcher.Wait();
+  EXPECT_EQ(result.exit_code, 125);
+  EXPECT_THAT(result.err,
+              ContainsRegex("the process that looked after the ranks \\(pid [0-9]+\\) was killed by SIGKILL"));
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+// Whoever sends TERM may have KILL to follow, and no time for a reader.
+TEST(LaunchStopTest, ARequestToStopAfterAFailureDoesNotWaitForAReaderEither) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  TestLauncher::Setup setup;
+  setup.out_fd = pipe_ends[1];
+  const std::string directory = NewDirectory();
+  setup.environment = {{"DIR", directory}};
+  TestLauncher launcher(
+      Shells(2,
+             "[ $RANK = 0 ] && { until [ -e $DIR/ready ]; do sleep 0.01; done; head -c 900000 /dev/zero | "
+             "tr '\\0' y; echo; exit 3; }; trap '' TERM; touch $DIR/ready; while :; do sleep 0.01; done",
+             {"--grace=1"}),
+      setup);
+  close(pipe_ends[1]);
+  ASSERT_TRUE(launcher.AwaitErr("stopping the others"));
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Wait().exit_code, 3);  // nobody has read
+  close(pipe_ends[0]);
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
 TEST(LaunchPreemptionTest, TheFirstRankThatIsPreemptedDoesNotHaveTheOthersStopped) {
   // They would tell.
   const TestLauncher::Result result =

@@ -452,5 +452,12 @@ TEST(LaunchTest, ABusyPortIsNamedAndNothingIsStarted) {
   }
 }
 
+TEST(LaunchTest, ExplainSaysByItsExitCodeWhetherAProgramCouldStart) {
+  EXPECT_EQ(RunLauncher({"--explain"}).exit_code, 0);
+  const TestLauncher::Result result = RunLauncher({"--explain"}, {.environment = {{"RANK", "x"}, {"WORLD_SIZE", "2"}}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("error"));
+}
+
 }  // namespace
 }  // namespace cohort::launch

@@ -51,8 +51,12 @@ absl::StatusOr<LogDirectory> LogDirectory::CreateIn(const std::string& base, std
   if (error) return CannotMake(error.value(), base);
   std::string path = (absolute / absl::StrCat(prefix.substr(0, kMaxPrefixBytes), "_XXXXXX")).string();
   if (mkdtemp(path.data()) == nullptr) return CannotMake(errno, path);
-  ABSL_ASSIGN_OR_RETURN(UniqueFd directory, OpenNewDirectory(path));
-  return LogDirectory(std::move(path), std::move(directory), is_temporary);
+  absl::StatusOr<UniqueFd> directory = OpenNewDirectory(path);
+  if (!directory.ok()) {
+    rmdir(path.c_str());  // goes only if it is empty
+    return directory.status();
+  }
+  return LogDirectory(std::move(path), *std::move(directory), is_temporary);
 }
 
 absl::StatusOr<LogDirectory> LogDirectory::Create(const std::string& base, std::string_view run_id) {

@@ -72,6 +72,8 @@ std::vector<size_t> ProcessTable::LiveGroups() const {
 void ProcessTable::SignalAll(int signal) const {
   for (const Leader& leader : leaders_) {
     if (IsGroupAlive(leader)) kill(-leader.pid, signal);
+    // It may have moved to another group. It has not been waited for, so that the number is still its own.
+    if (!leader.has_ended && getpgid(leader.pid) != leader.pid) kill(leader.pid, signal);
   }
 }
 

@@ -123,6 +123,20 @@ TEST_F(ProcessTableTest, ASignalReachesLeadersAndHelpersOfEveryGroup) {
   while (!table_.LiveGroups().empty()) EXPECT_EQ(table_.ReapOrphans(), std::nullopt);
 }
 
+TEST_F(ProcessTableTest, ALeaderThatHasMovedToAnotherGroupIsSignalled) {
+  int report[2];
+  ASSERT_EQ(pipe(report), 0);
+  const pid_t leader = StartLeader([&] {
+    if (setpgid(0, getpgid(getppid())) != 0 || write(report[1], "x", 1) != 1) return;  // the group of the test itself
+    Sleep();
+  });
+  char moved;
+  ASSERT_EQ(read(report[0], &moved, 1), 1);
+  table_.SignalAll(SIGTERM);
+  AwaitZombie(P_PID, leader);
+  EXPECT_EQ(table_.CollectEnd(0)->signal, SIGTERM);
+}
+
 TEST_F(ProcessTableTest, AHelperWithASessionOfItsOwnIsReapedButNotSignalled) {
   int report[2];
   ASSERT_EQ(pipe(report), 0);

@@ -7,10 +7,16 @@
 
 namespace cohort::launch {
 
+enum class Descendants {
+  kNone,    // there was none that lived
+  kKilled,  // all that lived are gone
+  kLeft,    // some are not: they hang in the kernel, or there is no /proc
+};
+
 // Kills every process that descends from this one, whatever group or session it has moved to and whatever it ignores, and
-// waits for it, at most `patience`. This process must adopt orphans (ProcessTable::AdoptOrphans) and have one thread.
-// Returns whether any of them was still alive.
-bool KillDescendants(absl::Duration patience);
+// waits for it, at most `patience`. This process must adopt orphans (ProcessTable::AdoptOrphans) and have one thread. It finds
+// them by /proc, that of this process's own PID namespace or of one above it.
+Descendants KillDescendants(absl::Duration patience);
 
 }  // namespace cohort::launch
 

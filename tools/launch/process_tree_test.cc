@@ -42,14 +42,16 @@ class ProcessTreeTest : public testing::Test {
   int report_[2];
 };
 
-TEST_F(ProcessTreeTest, WithoutChildrenThereIsNothingToDo) { EXPECT_FALSE(KillDescendants(absl::Minutes(1))); }
+TEST_F(ProcessTreeTest, WithoutChildrenThereIsNothingToDo) {
+  EXPECT_EQ(KillDescendants(absl::Minutes(1)), Descendants::kNone);
+}
 
 TEST_F(ProcessTreeTest, WhatHasEndedIsWaitedForAndDoesNotCount) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
-  EXPECT_FALSE(KillDescendants(absl::Minutes(1)));
+  EXPECT_EQ(KillDescendants(absl::Minutes(1)), Descendants::kNone);
   EXPECT_EQ(waitpid(child, nullptr, WNOHANG), -1);
 }
 
@@ -70,7 +72,7 @@ TEST_F(ProcessTreeTest, NothingSurvivesWhateverItsSessionAndWhateverItIgnores) {
   std::vector<pid_t> all;
   for (int i = 0; i < 4; ++i) all.push_back(Await());
   for (const pid_t pid : all) EXPECT_TRUE(Lives(pid));
-  EXPECT_TRUE(KillDescendants(absl::Minutes(1)));
+  EXPECT_EQ(KillDescendants(absl::Minutes(1)), Descendants::kKilled);
   for (const pid_t pid : all) EXPECT_FALSE(Lives(pid));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
@@ -79,9 +81,9 @@ TEST_F(ProcessTreeTest, NothingSurvivesWhateverItsSessionAndWhateverItIgnores) {
 TEST_F(ProcessTreeTest, ItEndsAfterItsPatience) {
   if (fork() == 0) Stay();
   const pid_t child = Await();
-  EXPECT_TRUE(KillDescendants(absl::ZeroDuration()));
+  EXPECT_EQ(KillDescendants(absl::ZeroDuration()), Descendants::kLeft);
   EXPECT_TRUE(Lives(child));
-  EXPECT_TRUE(KillDescendants(absl::Minutes(1)));
+  EXPECT_EQ(KillDescendants(absl::Minutes(1)), Descendants::kKilled);
   EXPECT_FALSE(Lives(child));
 }
 

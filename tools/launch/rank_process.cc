@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
@@ -98,9 +99,15 @@ struct ChildPlan {
 }
 
 absl::Status StartError(const std::string& program, const ChildFailure& failure) {
-  const std::string message = absl::StrCat("cannot start ", program, ": ", strerror(failure.error));
-  if (!failure.at_exec)
-    return absl::ErrnoToStatus(failure.error, absl::StrCat("cannot prepare a process for ", program));
+  const std::string named = program.empty() ? "\"\"" : program;
+  if (!failure.at_exec) {
+    return absl::UnavailableError(absl::StrCat("cannot prepare a process for ", named, ": ", strerror(failure.error)));
+  }
+  const std::string message = absl::StrCat("cannot start ", named, ": ", strerror(failure.error));
+  // Of the machine, and not of the program.
+  constexpr int kScarce[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, EIO};
+  if (absl::c_linear_search(kScarce, failure.error)) return absl::UnavailableError(message);
+  if (failure.error == ENAMETOOLONG) return absl::NotFoundError(message);
   if (failure.error == ENOENT && access(program.c_str(), F_OK) == 0 && program.find('/') != std::string::npos) {
     return absl::FailedPreconditionError(absl::StrCat(message, " (the file exists; its interpreter does not)"));
   }

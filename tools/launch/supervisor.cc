@@ -70,6 +70,10 @@ absl::Status LogFileError(const absl::Status& status) { return absl::InternalErr
 
 }  // namespace
 
+absl::Duration LongestStop(absl::Duration grace) {
+  return grace + absl::FromChrono(kKillTime) + kRestKillTime + std::max(grace, absl::FromChrono(kPrintTime));
+}
+
 Supervisor::Supervisor(const Job& job, Poller& poller, SignalReader& signals, FrontLink& front, Console& console)
     : job_(job),
       poller_(poller),
@@ -86,9 +90,8 @@ AttemptEnd Supervisor::Run() {
 }
 
 AttemptEnd::Kind Supervisor::Kind() const {
-  if (is_final_ || exit_code_ == 0) return AttemptEnd::Kind::kFinal;
-  if (!WasPreempted(Ends(/*but_for=*/std::nullopt))) return AttemptEnd::Kind::kFailed;
-  return was_preempted_from_outside_ ? AttemptEnd::Kind::kFinal : AttemptEnd::Kind::kPreempted;
+  if (is_final_ || was_preempted_from_outside_ || exit_code_ == 0) return AttemptEnd::Kind::kFinal;
+  return WasPreempted(Ends(/*but_for=*/std::nullopt)) ? AttemptEnd::Kind::kPreempted : AttemptEnd::Kind::kFailed;
 }
 
 absl::Status Supervisor::StartAll() {
@@ -356,6 +359,7 @@ void Supervisor::OnFront() {
   while (std::optional<int> signal = front_.NextSignal()) OnSignal(*signal);
   if (!front_.is_broken()) return;
   // Nobody waits for an exit code any more, nor reads a summary.
+  processes_.SignalAll(SIGKILL);
   KillDescendants(absl::FromChrono(kKillTime));
   is_final_ = true;
   exit_code_ = kExitLauncherFailed;
@@ -363,7 +367,7 @@ void Supervisor::OnFront() {
 }
 
 void Supervisor::OnStopRequest(int signal) {
-  is_final_ = true;
+  is_final_ = was_told_to_stop_ = true;
   if (signal == SIGINT) ++num_interrupts_;
   // Whatever the ranks make of it: a run that was told to stop is no success.
   if (exit_code_ == 0) exit_code_ = 128 + signal;
@@ -433,7 +437,7 @@ void Supervisor::KillAll() {
 }
 
 void Supervisor::FinishOutput() {
-  if (KillDescendants(kRestKillTime)) Say("killed what ranks had left running outside their process groups");
+  KillTheRest();
   for (Rank& rank : ranks_) {
     for (RankOutput* output : {&rank.out, &rank.err}) {
       output->Drain();
@@ -442,12 +446,25 @@ void Supervisor::FinishOutput() {
   }
   CheckLogFiles();
   PrintSummary();
+  const bool may_restart = exit_code_ != 0 && !is_final_ && job_.plan.restart_count < job_.plan.max_restarts;
+  if (was_preempted_from_outside_ && may_restart) Say("received SIGUSR1 before: no restart");
   phase_ = Phase::kPrinting;
   deadline_.reset();
   // Without a stop request a slow reader is waited for, as by any program in a pipe.
-  const bool was_told_to_stop = stop_signal_ != 0 && !first_failure_.has_value();
-  if (was_told_to_stop) {
+  if (was_told_to_stop_) {
     deadline_ = Clock::now() + std::max<Clock::duration>(absl::ToChronoNanoseconds(job_.grace), kPrintTime);
+  }
+}
+
+void Supervisor::KillTheRest() {
+  switch (KillDescendants(kRestKillTime)) {
+    case Descendants::kNone:
+      return;
+    case Descendants::kKilled:
+      return Say("killed what ranks had left running outside their process groups");
+    case Descendants::kLeft:
+      is_final_ = true;
+      return Say("could not kill what ranks had left running outside their process groups");
   }
 }
 

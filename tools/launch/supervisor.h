@@ -63,6 +63,9 @@ struct AttemptEnd {
   int exit_code = 0;  // see docs/launching.md
 };
 
+// How long after a request to stop Run() returns at the latest, unless the system holds it up.
+absl::Duration LongestStop(absl::Duration grace);
+
 // Starts the ranks of one launcher and sees to it that all of them end: by themselves, or because one failed, or
 // because the launcher was told to stop. The process must have no other thread and no other children.
 class Supervisor {
@@ -136,6 +139,7 @@ class Supervisor {
   void BeginStop(int exit_code, int signal);
   void KillAll();
   void FinishOutput();
+  void KillTheRest();
   void PrintFirstFailure(const Rank& rank);
   std::vector<std::string> ErrorReportOf(const Rank& rank) const;
   AttemptEnd::Kind Kind() const;
@@ -166,7 +170,8 @@ class Supervisor {
   int num_interrupts_ = 0;
   // The ranks have places for their error files.
   bool has_error_files_ = false;
-  // The launcher was told to stop, or could not do its work.
+  bool was_told_to_stop_ = false;
+  // That, or the launcher could not do its work.
   bool is_final_ = false;
   // The signal that asks ranks to save and to stop, without asking the launcher, was passed on.
   bool was_preempted_from_outside_ = false;

@@ -44,8 +44,10 @@ bool IsControllingTerminal(int fd) { return tcgetpgrp(fd) >= 0; }
 
 class Front {
  public:
-  Front(pid_t child, FrontLinkSender link, SignalReader signals, Poller poller, std::optional<TerminalRelay> relay)
+  Front(pid_t child, absl::Duration patience, FrontLinkSender link, SignalReader signals, Poller poller,
+        std::optional<TerminalRelay> relay)
       : child_(child),
+        patience_(patience),
         link_(std::move(link)),
         signals_(std::move(signals)),
         poller_(std::move(poller)),
@@ -57,7 +59,7 @@ class Front {
     for (;;) {
       if (const std::optional<siginfo_t> end = End()) return *end;
       UpdateWatches();
-      for (const Event event : poller_.Wait(std::nullopt)) {
+      for (const Event event : poller_.Wait(TimeLeft())) {
         if (event.source == Source::kSignal) {
           PassSignalsOn();
         } else if (relay_.has_value()) {
@@ -72,6 +74,16 @@ class Front {
     siginfo_t info = {};
     const bool has_ended = waitid(P_PID, child_, &info, WEXITED | WNOHANG) == 0 && info.si_pid == child_;
     return has_ended ? std::optional<siginfo_t>(info) : std::nullopt;
+  }
+
+  // nullopt unless the child was told to stop. Past the end of it the child is killed.
+  std::optional<absl::Duration> TimeLeft() {
+    if (!deadline_.has_value()) return std::nullopt;
+    const absl::Duration left = *deadline_ - absl::Now();
+    if (left > absl::ZeroDuration()) return left;
+    kill(child_, SIGKILL);
+    deadline_.reset();
+    return std::nullopt;
   }
 
   void UpdateWatches() {
@@ -91,6 +103,7 @@ class Front {
         continue;
       }
       if (repeated_.IsRepeated(*signal, signals_.sender(), absl::Now())) continue;
+      if (IsStopRequest(*signal) && !deadline_.has_value()) deadline_ = absl::Now() + patience_;
       if (link_.Send(*signal) && *signal == SIGTSTP) SuspendWithChild();
     }
   }
@@ -114,6 +127,8 @@ class Front {
   }
 
   const pid_t child_;
+  const absl::Duration patience_;
+  std::optional<absl::Time> deadline_;
   FrontLinkSender link_;
   RepeatedSignals repeated_;
   SignalReader signals_;
@@ -135,7 +150,7 @@ class Front {
 
 }  // namespace
 
-absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(FrontLink front)> body) {
+absl::StatusOr<int> RunInSupervisorProcess(absl::Duration patience, absl::FunctionRef<int(FrontLink front)> body) {
   ABSL_ASSIGN_OR_RETURN(SignalReader signals, SignalReader::Open());
   ABSL_ASSIGN_OR_RETURN(Poller poller, Poller::Open());
   ABSL_RETURN_IF_ERROR(ProcessTable::AdoptOrphans());
@@ -153,7 +168,7 @@ absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(FrontLink front
   link.receiver = FrontLink();
   if (relay.has_value()) relay->rank_end().reset();
   const siginfo_t end =
-      Front(child, std::move(link.sender), std::move(signals), std::move(poller), std::move(relay)).Run();
+      Front(child, patience, std::move(link.sender), std::move(signals), std::move(poller), std::move(relay)).Run();
   if (end.si_code == CLD_EXITED) return end.si_status;  // and has left nothing
   KillDescendants(kKillTime);
   return absl::AbortedError(absl::StrCat("the process that looked after the ranks (pid ", child, ") was killed by ",

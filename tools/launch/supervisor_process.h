@@ -5,6 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cohort/tools/launch/front_link.h"
 
 namespace cohort::launch {
@@ -18,9 +19,12 @@ namespace cohort::launch {
 // gets the link to it, on which its death is heard as well: `body` should then KillDescendants() and return. Signals
 // that are sent to the process of `body` have no effect on it once it reads with SignalReader::OpenForChildren().
 //
+// A request to stop (IsStopRequest) is a promise to end: if `body` has not returned `patience` later (its process hangs in the
+// kernel, or was suspended), its process is killed.
+//
 // Errors: Internal, ResourceExhausted (no pipe or no process; nothing has been started), Aborted (the child was killed,
 // and what it had started was killed as well).
-absl::StatusOr<int> RunInSupervisorProcess(absl::FunctionRef<int(FrontLink front)> body);
+absl::StatusOr<int> RunInSupervisorProcess(absl::Duration patience, absl::FunctionRef<int(FrontLink front)> body);
 
 }  // namespace cohort::launch
 
