@@ -17,8 +17,8 @@
 // The module stays the program's own: it is saved and evaluated as it is, and its names have no prefix.
 //
 // Every rank makes the same calls in the same order; Create, Forward and Backward are collective. Each Forward is followed by
-// one Backward, with two exceptions that are local and wait for nobody: under NoSync, and when gradients are off
-// (at::NoGradGuard) in a module without buffers.
+// one Backward, with two exceptions that are local and wait for nobody: under NoSync (which says when it still does), and
+// when gradients are off (at::NoGradGuard) in a module without buffers.
 //
 // Failure: what fails in one of them poisons the group, as in ProcessGroup; all ranks get the error of the one that failed.
 // If a rank cannot come to the next call, because its data are broken, it calls ProcessGroup::Abort. Not thread-safe.
@@ -102,9 +102,9 @@ class DistributedDataParallel {
     return output;
   }
 
-  // Adds the gradients of `loss`, a scalar on every rank, to what is in each parameter's grad(). The first Backward after a
-  // Forward that was not local makes that the mean over all ranks: of this and of all local Backwards before it. Local Forwards
-  // may lie in between; their own Backwards come after it, and are local as all others.
+  // Adds the gradients of `loss`, a scalar on every rank, to what is in each parameter's grad(). The first Backward after
+  // a Forward that was not local makes that the mean over all ranks: of this and of all local Backwards before it. Local
+  // Forwards may lie in between; their own Backwards come after it, and are local as all others.
   //
   // Waits for the others' gradients at most group.timeout(). On nccl it returns when the averaging has been submitted, as
   // LibTorch does; what fails then is met by a later collective.
@@ -128,8 +128,8 @@ class DistributedDataParallel {
   //
   //   auto no_sync = ddp->NoSync(micro + 1 < num_micro_batches);
   //
-  // As in Python, the first of several local Forwards still sends the buffers, and the one after the first Backward the new
-  // buckets, so all ranks make it.
+  // As in Python, the first of several local Forwards still sends the buffers, and the one after the first Backward the
+  // new buckets, so all ranks make it.
   class NoSyncScope {
    public:
     NoSyncScope(internal::DataParallel& core, bool is_active) : core_(core), change_(is_active ? 1 : 0) {

@@ -14,9 +14,9 @@
 
 namespace cohort {
 
-// What gradients travel as, of parameters of whatever type. Both halve the bytes of a float; kHalf has 11 bits of precision,
-// and what is beyond 65504 becomes infinite, also of a double or bfloat16; kBFloat16 has 8 bits and the range of a float.
-// Python: fp16_compress_hook, bf16_compress_hook.
+// What gradients travel as, of parameters of whatever type. Both halve the bytes of a float. kHalf has 11 bits of
+// precision, and what is beyond 65504 becomes infinite, also of a double or bfloat16; kBFloat16 has 8 bits and the range
+// of a float. Python: fp16_compress_hook, bf16_compress_hook.
 enum class GradientCompression { kNone, kHalf, kBFloat16 };
 
 // Must be equal on all ranks.

@@ -77,7 +77,7 @@ class DataParallel {
   int no_sync_ = 0;
   // As Python has it: after a local Forward the next one does not send the buffers either.
   bool sends_buffers_ = true;
-  // A synchronized Forward has had no Backward. The reducer then takes the gradients of the next one, whatever loss it is of.
+  // A synchronized Forward has had no Backward. The reducer takes the gradients of the next one, whatever loss it is of.
   bool is_backward_due_ = false;
   // A local Forward came after it, or after its Backward: also one that is not averaged is in order.
   bool may_be_local_ = false;

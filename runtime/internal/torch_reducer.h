@@ -64,7 +64,8 @@ class TorchReducer {
   // Local, after a backward that AfterForward(true, ...) has prepared: whether every gradient has been averaged.
   bool is_finished() const;
 
-  // Local. Whether a static graph has seen its first backward, which must come by way of what forward returned. Else: true.
+  // Local. Of a static graph, whether it has seen its first backward, which must come by way of what forward returned.
+  // Without one: true.
   bool is_counted() const;
 
   // Local. The names of the parameters that `loss` does not depend on.

@@ -64,7 +64,7 @@ class WrappedParameters {
 
   WrappedParameters() = default;
 
-  // FailedPrecondition if `now` are not the tensors `then` of that kind. `difference`: what of one has changed, "" if nothing.
+  // FailedPrecondition if `now` are not the tensors `then` of that kind. `difference`: what of one has changed, or "".
   static absl::Status Compare(std::string_view kind, const std::vector<Entry>& then, const std::vector<at::Tensor>& now,
                               absl::FunctionRef<std::string(const Entry&, const at::Tensor&)> difference);
   static Entry EntryOf(const std::string& name, const at::Tensor& tensor);
