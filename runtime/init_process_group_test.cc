@@ -181,7 +181,8 @@ TEST(MeetingTest, APortInUseIsAnErrorThatNamesIt) {
   ASSERT_EQ(bind(squatter, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   ASSERT_EQ(listen(squatter, 1), 0);
   std::vector<ScriptedRank> ranks = StartAll(job, 1, {"init=gloo"});
-  ExpectFailure(ranks, "ALREADY_EXISTS", AllOf(HasSubstr(absl::StrCat("127.0.0.1:", job.port())), HasSubstr("in use")));
+  ExpectFailure(ranks, "ALREADY_EXISTS", AllOf(HasSubstr(absl::StrCat("127.0.0.1:", job.port())), HasSubstr("in use"),
+                                        HasSubstr("MASTER_PORT, or the launcher's --master-port, chooses another")));
   close(squatter);
 }
 

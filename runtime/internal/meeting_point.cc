@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,8 @@ constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
+constexpr std::string_view kAnotherPort = "MASTER_PORT, or the launcher's --master-port, chooses another";
+
 // True if `host` means this machine on any machine, as opposed to a name that happens to lead to loopback here.
 bool IsLoopbackByName(const std::string& host, const Endpoint& endpoint) {
   return endpoint.is_loopback() && (host == "localhost" || host == endpoint.host());
@@ -56,7 +59,7 @@ int Listen(const Endpoint& endpoint, Listener& listener) {
 absl::Status ListenError(const RankInfo& info, const Endpoint& endpoint, int error) {
   const std::string text =
       absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MeetingPointName(info), ")");
-  return error == EADDRINUSE ? absl::AlreadyExistsError(absl::StrCat(text, ": the port is in use"))
+  return error == EADDRINUSE ? absl::AlreadyExistsError(absl::StrCat(text, ": the port is in use, perhaps by another job; ", kAnotherPort))
                              : absl::ErrnoToStatus(error, text);
 }
 

@@ -199,7 +199,9 @@ void TcpHost::Admit(uint64_t key, const Hello& hello) {
 absl::Status TcpHost::Judge(const Hello& hello, const Coordinator& coordinator) const {
   // First, and without any detail: nothing is owed to a stranger.
   if (!SameSecret(hello.run_id, options_.run_id)) {
-    return absl::InvalidArgumentError("rank 0 belongs to another run");
+    return absl::InvalidArgumentError(
+        "rank 0 belongs to another run, which meets at the same address and port; MASTER_PORT, or the launcher's "
+        "--master-port, chooses another");
   }
   if (hello.world_size != options_.world_size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", hello.rank, " was told a world size of ", hello.world_size,

@@ -23,6 +23,7 @@
 namespace cohort::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -38,6 +39,20 @@ int FreePort() {
   ABSL_CHECK_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
   close(fd);
   return ntohs(address.sin_port);
+}
+
+// A server that nobody gets an answer from, at a port that a launcher may hold.
+int ListenAt(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const int on = 1;
+  ABSL_CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+  ABSL_CHECK_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ABSL_CHECK_EQ(listen(fd, 8), 0);
+  return fd;
 }
 
 // What ranks said, without the launcher's report, which quotes them.
@@ -107,6 +122,23 @@ TEST_F(TwoNodesTest, OfTwoFirstNodesOneFindsThePortInUseAndTheOtherGoesOn) {
   Process second(Node(2, 1), setup_);
   EXPECT_EQ(second.Wait().exit_code, 0);
   EXPECT_EQ(taken->Wait().exit_code, 0);
+}
+
+// As when two jobs start at once: neither launcher finds anybody at the port that both were given.
+TEST_F(TwoNodesTest, APortThatIsTakenAfterTheLaunchIsTheRootCauseAndTheWayOutIsSaid) {
+  Process job({PathIn("LAUNCH"), "--nproc-per-node=2", absl::StrCat("--master-port=", port_), "sh", "-c",
+               "echo up; while [ ! -e go ]; do sleep 0.01; done; exec \"$0\" --epochs=1", PathIn("LINEAR")},
+              setup_);
+  ASSERT_TRUE(job.WaitForOutput("[0] up"));
+  const int squatter = ListenAt(port_);
+  WriteFile(absl::StrCat(setup_.directory, "/go"), "");
+  const Process::Result result = job.Wait();
+  close(squatter);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, ContainsRegex(absl::StrCat(
+                              "launch: rank 0 [^\n]* failed first[^\n]*\nlaunch: its error:\nlaunch:   ALREADY_EXISTS: "
+                              "[^\n]*127.0.0.1:",
+                              port_, "[^\n]*the port is in use[^\n]*--master-port, chooses another")));
 }
 
 TEST_F(TwoNodesTest, OfTwoWithOneNumberOneIsRefusedAndTheOtherGoesOn) {

@@ -447,7 +447,8 @@ TEST(LaunchTest, ABusyPortIsNamedAndNothingIsStarted) {
        {RunLauncher({"--master-port", port, "echo", "started"}), RunLauncher({"echo", "started"}, with_variable)}) {
     EXPECT_EQ(result.exit_code, 125);
     EXPECT_THAT(WholeLines(result.err),
-                ElementsAre(absl::StrCat("launch: port ", port, " is in use by another program")));
+                ElementsAre(StartsWith(absl::StrCat(
+                    "launch: port ", port, " is in use by another program; choose another with --master-port"))));
     EXPECT_EQ(result.out, "");
   }
 }

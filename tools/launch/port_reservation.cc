@@ -88,7 +88,12 @@ absl::StatusOr<int> BoundPort(const UniqueFd& socket) {
 
 absl::Status BindError(int port, int error) {
   if (error == EADDRINUSE && port == 0) return absl::UnavailableError("no TCP port of this machine is free");
-  if (error == EADDRINUSE) return absl::UnavailableError(absl::StrCat("port ", port, " is in use by another program"));
+  if (error == EADDRINUSE) {
+    return absl::UnavailableError(
+        absl::StrCat("port ", port,
+                     " is in use by another program; choose another with --master-port or MASTER_PORT, or on one "
+                     "machine give none: a free one is taken then"));
+  }
   return absl::ErrnoToStatus(error, absl::StrCat("cannot bind port ", port));
 }
 

@@ -22,6 +22,7 @@ namespace {
 
 using ::absl_testing::IsOk;
 using ::absl_testing::StatusIs;
+using ::testing::StartsWith;
 
 sockaddr_in Loopback(int port) {
   sockaddr_in address = {};
@@ -97,7 +98,9 @@ TEST(PortReservationTest, APortOnWhichSomebodyListensIsRefusedByName) {
   ASSERT_EQ(listen(server.get(), 1), 0);
   const int port = PortOf(server);
   EXPECT_THAT(PortReservation::Claim(port),
-              StatusIs(absl::StatusCode::kUnavailable, absl::StrCat("port ", port, " is in use by another program")));
+              StatusIs(absl::StatusCode::kUnavailable,
+                       StartsWith(absl::StrCat(
+                           "port ", port, " is in use by another program; choose another with --master-port"))));
 }
 
 TEST(PortReservationTest, AFreePortThatTheUserNamedIsClaimed) {
