@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +33,14 @@ int List(const Options& options) {
   return kExitTrouble;
 }
 
+int Show(const std::string& path, bool as_json) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return ShowFile(path, as_json);
+  const std::string name = NameText(path);
+  Complain(absl::StrCat(name, ": it is a directory; ckpt ls ", name, " shows what is in it"));
+  return kExitTrouble;
+}
+
 int Verify(const std::string& path) {
   switch (KindOf(path)) {
     case DirectoryKind::kRun:
@@ -51,7 +61,7 @@ int Run(const Options& options) {
     case Command::kList:
       return List(options);
     case Command::kShow:
-      return ShowFile(paths[0], options.as_json);
+      return Show(paths[0], options.as_json);
     case Command::kVerify: {
       int exit_code = kExitGood;
       for (const std::string& path : paths) exit_code = std::max(exit_code, Verify(path));
