@@ -18,6 +18,9 @@ namespace cohort {
 // torch.distributed.elastic reads. InitProcessGroup and every ProcessGroup do it with their own errors; call it with
 // what else a program ends with, before it does. It is of no account if the process exits with 0.
 //
+// What ends InitProcessGroup or a group is in the file once a call has returned it: the process may end at once then, by
+// _exit or quick_exit as well. Before, as when a rank dies while this one computes, nothing is promised.
+//
 // The first error of a process counts: once one is written, nothing else is. Nothing is written where there is a file
 // already, a link included; what is written is there whole or not at all, with mode 0600. Returns whether it was written
 // by this call: if not, there is nothing to do about it, and no reason to fail.

@@ -191,8 +191,12 @@ void ControlPlane::SetPoison(absl::Status cause) {
     if (IsPoisoned()) return;
     poison_ = cause;
     handler = std::exchange(poison_handler_, nullptr);
+    poison_handled_ = handler == nullptr;
   }
-  if (handler != nullptr) handler(cause);
+  if (handler == nullptr) return;
+  handler(cause);
+  absl::MutexLock lock(mutex_);
+  poison_handled_ = true;
 }
 
 absl::Status ControlPlane::Enter(std::string operation) {
@@ -219,6 +223,7 @@ absl::Status ControlPlane::MeetPoison() {
 }
 
 absl::Status ControlPlane::MeetPoisonLocked() {
+  mutex_.AwaitWithTimeout(absl::Condition(&poison_handled_), kHandlerGrace);
   if (!std::exchange(poison_met_, true)) return poison_;
   return absl::FailedPreconditionError(absl::StrCat("the group has failed before: ", poison_.ToString()));
 }

@@ -57,6 +57,8 @@ class ControlPlane final : private ControlLink::Listener {
   // missing. Then it is the coordinator, on rank 0, that does not answer.
   static constexpr absl::Duration kCoordinatorGrace = absl::Milliseconds(2500);
 
+  static constexpr absl::Duration kHandlerGrace = absl::Seconds(5);
+
   explicit ControlPlane(absl_nonnull std::unique_ptr<ControlLink> link);
 
   ControlPlane(const ControlPlane&) = delete;
@@ -86,8 +88,10 @@ class ControlPlane final : private ControlLink::Listener {
   absl::Status first_error() const;
 
   // `handler` is called with the cause, once, when the group is poisoned, usually from a thread of the link: to break
-  // off what the data plane waits for. It must neither wait nor call back. If the group is poisoned already, it is
-  // called before this returns; it is not called any more once the destructor returns.
+  // off what the data plane waits for, and to leave the error for the launcher. It must neither wait nor call back. No
+  // collective or Abort returns the poison before the handler has returned, because the process may end then without
+  // another word; but a file system that hangs holds nobody up for more than kHandlerGrace. If the group is poisoned
+  // already, it is called before this returns; it is not called any more once the destructor returns.
   void SetPoisonHandler(std::function<void(const absl::Status& cause)> handler);
 
  private:
@@ -97,7 +101,7 @@ class ControlPlane final : private ControlLink::Listener {
   // Poisons this rank's half. The first cause counts.
   void SetPoison(absl::Status cause) ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsPoisoned() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !poison_.ok(); }
-  // The error of the call that meets the poison.
+  // The error of the call that meets the poison, once the handler has run.
   absl::Status MeetPoison() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MeetPoisonLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins `operation`, if one may begin now. Exit ends it.
@@ -106,6 +110,7 @@ class ControlPlane final : private ControlLink::Listener {
 
   mutable absl::Mutex mutex_;
   absl::Status poison_ ABSL_GUARDED_BY(mutex_);
+  bool poison_handled_ ABSL_GUARDED_BY(mutex_) = false;
   bool poison_met_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(const absl::Status&)> poison_handler_ ABSL_GUARDED_BY(mutex_);
   bool has_left_ ABSL_GUARDED_BY(mutex_) = false;

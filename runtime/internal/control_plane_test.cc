@@ -1,5 +1,6 @@
 #include "cohort/runtime/internal/control_plane.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -270,6 +271,49 @@ TEST(ControlPlaneTest, ThePoisonHandlerIsCalledOnce) {
   rank.listener().OnMessage(Poison{absl::UnavailableError("first")});
   rank.listener().OnMessage(Poison{absl::UnavailableError("second")});
   EXPECT_THAT(causes, ElementsAre(StatusIs(absl::StatusCode::kUnavailable, "first")));
+}
+
+// The process may end as soon as it has the error, by _exit() even, and what the handler writes would be lost.
+TEST(ControlPlaneTest, NoCallReturnsThePoisonBeforeTheHandlerHasRun) {
+  Rank rank(&Silent);
+  absl::Notification begun;
+  absl::Notification returned;
+  std::atomic<bool> handled = false;
+  rank->SetPoisonHandler([&](const absl::Status&) {
+    begun.Notify();
+    // Long enough for a call that does not wait for this to return. If it does wait, this is in vain.
+    returned.WaitForNotificationWithTimeout(absl::Milliseconds(100));
+    handled = true;
+  });
+  std::thread link([&] { rank.listener().OnMessage(Poison{absl::UnavailableError("rank 2 died")}); });
+  begun.WaitForNotification();
+  EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}),
+              StatusIs(absl::StatusCode::kUnavailable, "rank 2 died"));
+  EXPECT_TRUE(handled);
+  returned.Notify();
+  link.join();
+}
+
+TEST(ControlPlaneTest, ACallThatWaitsReturnsThePoisonAfterTheHandlerHasRun) {
+  absl::Notification sent;
+  Rank rank([&](ControlLink::Listener&, const ControlMessage& message) {
+    if (std::holds_alternative<Arrive>(message)) sent.Notify();
+  });
+  absl::Notification returned;
+  std::atomic<bool> handled = false;
+  rank->SetPoisonHandler([&](const absl::Status&) {
+    returned.WaitForNotificationWithTimeout(absl::Milliseconds(100));
+    handled = true;
+  });
+  std::thread link([&] {
+    sent.WaitForNotification();
+    rank.listener().OnMessage(Poison{absl::UnavailableError("rank 2 died")});
+  });
+  EXPECT_THAT(rank->Meet({.operation = "step", .timeout = kLong}),
+              StatusIs(absl::StatusCode::kUnavailable, "rank 2 died"));
+  EXPECT_TRUE(handled);
+  returned.Notify();
+  link.join();
 }
 
 TEST(ControlPlaneTest, APoisonHandlerThatComesTooLateIsCalledAtOnce) {
