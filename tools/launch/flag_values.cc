@@ -1,5 +1,9 @@
 #include "cohort/tools/launch/flag_values.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -25,6 +29,12 @@ bool IsMadeOf(std::string_view value, std::string_view more_than_letters_and_dig
   });
 }
 
+// With or without a zone, as in fe80::1%eth0.
+bool IsIpv6(std::string_view address) {
+  in6_addr parsed;
+  return inet_pton(AF_INET6, std::string(address.substr(0, address.find('%'))).c_str(), &parsed) == 1;
+}
+
 }  // namespace
 
 absl::Status BadValue(std::string_view what, std::string_view value, std::string_view allowed) {
@@ -42,8 +52,7 @@ absl::StatusOr<int> ParseInteger(std::string_view what, std::string_view value, 
 
 absl::StatusOr<absl::Duration> ParseSeconds(std::string_view what, std::string_view value, absl::Duration max) {
   double seconds = 0;
-  const bool is_decimal = !value.empty() && absl::ascii_isdigit(value.front()) &&
-                          value.find_first_not_of("0123456789.") == std::string_view::npos;
+  const bool is_decimal = value.find_first_not_of("0123456789.") == std::string_view::npos;
   if (!is_decimal || !absl::SimpleAtod(value, &seconds) || seconds > absl::ToDoubleSeconds(max)) {
     return BadValue(what, value, absl::StrCat("a number of seconds from 0 to ", absl::ToInt64Seconds(max)));
   }
@@ -53,7 +62,9 @@ absl::StatusOr<absl::Duration> ParseSeconds(std::string_view what, std::string_v
 absl::StatusOr<std::string> ParseAddress(std::string_view what, std::string_view value) {
   std::string_view address = value;
   if (absl::ConsumePrefix(&address, "[") && !absl::ConsumeSuffix(&address, "]")) address = "";
-  if (!IsMadeOf(address, ".-_:%")) return BadValue(what, value, "a host name or an address");
+  if (!IsMadeOf(address, ".-_:%") || (absl::StrContains(address, ':') && !IsIpv6(address))) {
+    return BadValue(what, value, "a host name or an address");
+  }
   return std::string(address);
 }
 
@@ -69,7 +80,9 @@ absl::StatusOr<HostAndPort> ParseEndpoint(std::string_view what, std::string_vie
   }
   const absl::StatusOr<std::string> address = ParseAddress(what, host);
   const absl::StatusOr<int> number = has_port ? ParseInteger(what, port, 0, kMaxPort) : 0;
-  if (!address.ok() || !number.ok()) return BadValue(what, value, "HOST or HOST:PORT, with a port from 0 to 65535");
+  if (!address.ok() || !number.ok()) {
+    return BadValue(what, value, "HOST or HOST:PORT, with a port from 0 to 65535; an IPv6 address as in [::1]:29500");
+  }
   HostAndPort endpoint = {.host = *address};
   if (*number != 0) endpoint.port = *number;
   return endpoint;

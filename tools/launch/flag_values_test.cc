@@ -32,8 +32,9 @@ TEST(FlagValuesTest, IntegersAreDigitsInTheirRange) {
 
 TEST(FlagValuesTest, SecondsAreDigitsAndAPoint) {
   EXPECT_THAT(ParseSeconds("--s", "2.5", absl::Seconds(9)), IsOkAndHolds(absl::Milliseconds(2500)));
+  EXPECT_THAT(ParseSeconds("--s", ".5", absl::Seconds(9)), IsOkAndHolds(absl::Milliseconds(500)));
   EXPECT_THAT(ParseSeconds("--s", "0", absl::Seconds(9)), IsOkAndHolds(absl::ZeroDuration()));
-  for (const char* value : {"-1", "inf", "nan", "1e3", "2s", ".", ".5", "1.2.3", "", "9.1"}) {
+  for (const char* value : {"-1", "inf", "nan", "1e3", "2s", ".", "1.2.3", "", "9.1"}) {
     EXPECT_THAT(ParseSeconds("--s", value, absl::Seconds(9)),
                 IsRefused(absl::StrCat("--s=", value, ": must be a number of seconds from 0 to 9")));
   }
@@ -42,7 +43,7 @@ TEST(FlagValuesTest, SecondsAreDigitsAndAPoint) {
 TEST(FlagValuesTest, AddressesAreNamesOrNumbers) {
   EXPECT_THAT(ParseAddress("--a", "node-0.example_1"), IsOkAndHolds("node-0.example_1"));
   EXPECT_THAT(ParseAddress("--a", "[fe80::1%eth0]"), IsOkAndHolds("fe80::1%eth0"));
-  for (const char* value : {"", "[]", "[::1", "a b", "http://a"}) {
+  for (const char* value : {"", "[]", "[::1", "a b", "http://a", "::1:23457", "h:1:2"}) {
     EXPECT_THAT(ParseAddress("--a", value),
                 IsRefused(absl::StrCat("--a=", value, ": must be a host name or an address")));
   }
@@ -58,10 +59,12 @@ TEST(FlagValuesTest, EndpointsAreAHostAndPerhapsAPort) {
   EXPECT_THAT(ParseEndpoint("--e", "[::1]:29500"), is("::1", 29500));
   EXPECT_THAT(ParseEndpoint("--e", "[::1]"), is("::1", std::nullopt));
   EXPECT_THAT(ParseEndpoint("--e", "::1"), is("::1", std::nullopt));
-  for (const char* value : {"", ":", ":1", "node:", "node:http", "node:65536", "node:-1", "[::1", "::1]", "[::1]x:1",
-                            "tcp://node:1", "a b:1"}) {
+  for (const char* value : {"", ":", ":1", "::1:23457", "h:1:2", "node:", "node:http", "node:65536", "node:-1", "[::1",
+                            "::1]", "[::1]x:1", "tcp://node:1", "a b:1"}) {
     EXPECT_THAT(ParseEndpoint("--e", value),
-                IsRefused(absl::StrCat("--e=", value, ": must be HOST or HOST:PORT, with a port from 0 to 65535")));
+                IsRefused(absl::StrCat("--e=", value,
+                                       ": must be HOST or HOST:PORT, with a port from 0 to 65535; "
+                                       "an IPv6 address as in [::1]:29500")));
   }
 }
 

@@ -23,7 +23,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace cohort::launch {
 namespace {
@@ -50,11 +52,15 @@ SocketAddress AddressOf(in6_addr v6) {
 
 // The loopback addresses that `host` is without a look-up; none if it is anything else.
 std::vector<SocketAddress> LoopbackAddresses(const std::string& host) {
-  if (host == "localhost") return {AddressOf(in_addr{htonl(INADDR_LOOPBACK)}), AddressOf(in6addr_loopback)};
+  const bool is_localhost = absl::EqualsIgnoreCase(absl::StripSuffix(host, "."), "localhost");
+  if (is_localhost) return {AddressOf(in_addr{htonl(INADDR_LOOPBACK)}), AddressOf(in6addr_loopback)};
   in_addr v4;
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET) return {AddressOf(v4)};
+  // As the look-up of names does, with "127.1" as well.
+  if (inet_aton(host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET) return {AddressOf(v4)};
   in6_addr v6;
-  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6)) return {AddressOf(v6)};
+  if (inet_pton(AF_INET6, host.c_str(), &v6) != 1) return {};
+  const bool is_mapped = IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET;
+  if (IN6_IS_ADDR_LOOPBACK(&v6) || is_mapped) return {AddressOf(v6)};
   return {};
 }
 

@@ -134,7 +134,9 @@ TEST(LoopbackReservationTest, WhoListensAtAnotherAddressIsNotInTheWay) {
   ASSERT_TRUE(other);
   const int port = PortOf(other);
   EXPECT_THAT(PortReservation::Claim(port, "127.0.0.1"), IsOk());
-  EXPECT_THAT(PortReservation::Claim(port, "localhost"), IsOk());
+  for (const char* host : {"localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.1", "::ffff:127.0.0.1"}) {
+    EXPECT_THAT(PortReservation::Claim(port, host), IsOk()) << host;
+  }
   EXPECT_THAT(PortReservation::Claim(port, "127.0.0.2"), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(PortReservation::Claim(port, "some-name"), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(PortReservation::Claim(port), StatusIs(absl::StatusCode::kUnavailable));
