@@ -77,6 +77,7 @@ std::vector<std::string> ReadErrorReport(const std::string& path, int max_lines)
   if (text->size() > kMaxBytes) return {absl::StrCat("(its error file has more than ", kMaxBytes, " bytes)")};
   const std::optional<std::string> message = MessageIn(*text);
   if (!message.has_value()) return {"(what it wrote into its error file is no report of an error)"};
+  if (absl::StripAsciiWhitespace(*message).empty()) return {"(its error file has no message)"};
   std::vector<std::string> lines;
   for (const std::string_view line : absl::StrSplit(absl::StripTrailingAsciiWhitespace(*message), '\n')) {
     if (static_cast<int>(lines.size()) == max_lines) {

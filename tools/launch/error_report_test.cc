@@ -59,6 +59,10 @@ TEST_F(ErrorReportTest, WhatIsNoReportIsNotShown) {
   }
 }
 
+TEST_F(ErrorReportTest, AnEmptyMessageIsSaidToBeNone) {
+  EXPECT_THAT(Read(R"({"message": " \n"})"), ElementsAre("(its error file has no message)"));
+}
+
 TEST_F(ErrorReportTest, DeepNestingDoesNoHarm) {
   EXPECT_THAT(Read(absl::StrCat(R"({"message": )", std::string(30000, '['), std::string(30000, ']'), "}")),
               ElementsAre("(what it wrote into its error file is no report of an error)"));

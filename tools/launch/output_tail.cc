@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -12,6 +13,12 @@ namespace cohort::launch {
 namespace {
 
 constexpr size_t kRememberedBytes = 8192;
+constexpr size_t kMaxLineBytes = 512;  // in a report
+
+std::string EndOf(std::string_view line) {
+  if (line.size() <= kMaxLineBytes) return std::string(line);
+  return absl::StrCat("...", line.substr(line.size() - kMaxLineBytes));
+}
 
 }  // namespace
 
@@ -26,7 +33,8 @@ std::vector<std::string> OutputTail::LastLines(int max_lines) const {
   remembered.remove_prefix(remembered.size() - std::min(remembered.size(), kRememberedBytes));
   absl::ConsumeSuffix(&remembered, "\n");
   if (remembered.empty()) return {};
-  std::vector<std::string> lines = absl::StrSplit(remembered, '\n');
+  std::vector<std::string> lines;
+  for (const std::string_view line : absl::StrSplit(remembered, '\n')) lines.push_back(EndOf(line));
   if (lines.size() > static_cast<size_t>(max_lines)) lines.erase(lines.begin(), lines.end() - max_lines);
   return lines;
 }

@@ -15,7 +15,7 @@ class OutputTail {
  public:
   void Add(std::string_view bytes);
 
-  // The last lines, oldest first, at most `max_lines`. Of a line longer than what is remembered the end is returned.
+  // The last lines, oldest first, at most `max_lines`. Of a line of more than 512 bytes it is "..." and the end.
   std::vector<std::string> LastLines(int max_lines) const;
 
  private:

@@ -31,7 +31,7 @@ TEST(OutputTailTest, ALongStreamIsForgottenButForItsEnd) {
   for (int i = 0; i < 100000; ++i) tail.Add(absl::StrCat("line ", i, "\n"));
   EXPECT_THAT(tail.LastLines(2), ElementsAre("line 99998", "line 99999"));
   tail.Add(std::string(1 << 20, 'x'));
-  EXPECT_THAT(tail.LastLines(5), ElementsAre(std::string(8192, 'x')));
+  EXPECT_THAT(tail.LastLines(5), ElementsAre("..." + std::string(512, 'x')));
 }
 
 }  // namespace
