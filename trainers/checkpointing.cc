@@ -107,7 +107,7 @@ absl::Status Checkpointing::Bear(std::string_view what, const absl::Status& fail
   if (options_.stop_if_save_fails || !group_->Agree("after a save that failed", absl::OkStatus()).ok()) return failure;
   if (group_->is_main()) {
     options_.manager.on_warning(absl::StrCat("the save of ", what, " failed: ", failure.message(), "; failed so far: ",
-                                             num_failures_, "; the run goes on, and saves when it would"));
+                                             num_failures_, "; that alone does not end the run"));
   }
   return absl::OkStatus();
 }

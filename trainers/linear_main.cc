@@ -101,7 +101,7 @@ class LinearProgram final : public TrainerProgram {
         best = absl::StrFormat("; least squares, the best there is: %.5f", 1 - *error / TargetVariation(*data.table));
       }
     }
-    const std::string shown = std::isnan(r2) ? "undefined (the target is constant)" : absl::StrFormat("%.5f", r2);
+    const std::string shown = std::isnan(r2) ? "undefined (the targets are constant as floats)" : absl::StrFormat("%.5f", r2);
     absl::PrintF("fit      R2 %s%s\n", shown, best);
   }
 

@@ -163,8 +163,10 @@ absl::StatusOr<std::vector<int>> PlaceColumns(const std::string& path, const std
     mine = static_cast<int>(i);
   }
   if (std::find(place.begin(), place.end(), -1) == place.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no column of ", path, " is left as a feature: all ", columns.size(), " are targets"));
+    const std::string all = columns.size() == 1 ? absl::StrCat("its header has one column, ", Shown(columns[0]),
+                                                               "; commas separate columns")
+                                                : absl::StrCat("all ", columns.size(), " are targets");
+    return absl::InvalidArgumentError(absl::StrCat("no column of ", path, " is left as a feature: ", all));
   }
   return place;
 }

@@ -144,7 +144,8 @@ TEST(ReadCsvDatasetTest, NamesTheLineWithAWrongNumberOfFields) {
   ExpectRefused("a,b,y\n1,2,3\n1,2,3,4\n", "line 3: expected 3 fields, as in the header; found 4");
   ExpectRefused("a,b,y\n1,2,3\n\n4,5,6\n", "line 3: is empty");
   ExpectRefused("a,b,y\n1,2,3\n\r\n", "line 3: is empty");
-  ExpectRefused("a b y\n1 2 3\n", "data.csv is left as a feature: all 1 are targets");
+  ExpectRefused("a b y\n1 2 3\n",
+                "data.csv is left as a feature: its header has one column, \"a b y\"; commas separate columns");
 }
 
 TEST(ReadCsvDatasetTest, NeedsAHeaderThatNamesEveryColumn) {
