@@ -207,6 +207,15 @@ absl::StatusOr<Endpoint> FirstRoutableAddress(int family) {
                                           " address that others can reach; this machine has: ", Describe(list.get())));
 }
 
+bool IsLoopbackUp() {
+  const absl::StatusOr<Interfaces> list = ListInterfaces();
+  if (!list.ok()) return true;  // then a connection tells
+  for (const ifaddrs* entry = list->get(); entry != nullptr; entry = entry->ifa_next) {
+    if ((entry->ifa_flags & IFF_LOOPBACK) != 0 && IsUp(*entry)) return true;
+  }
+  return false;
+}
+
 std::string DescribeInterfaces() {
   const absl::StatusOr<Interfaces> list = ListInterfaces();
   return list.ok() ? Describe(list->get()) : std::string(list.status().message());

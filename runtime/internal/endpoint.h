@@ -67,6 +67,9 @@ absl::StatusOr<std::vector<Endpoint>> InterfaceAddresses(std::string_view names)
 // Errors: NotFound.
 absl::StatusOr<Endpoint> FirstRoutableAddress(int family);
 
+// Local. Whether a loopback interface is up; in a new network namespace it is not, and then no loopback address leads anywhere.
+bool IsLoopbackUp();
+
 // Local. The network interfaces of this machine, for errors: "lo 127.0.0.1 ::1, eth0 10.0.0.5, eth1 (down)".
 std::string DescribeInterfaces();
 

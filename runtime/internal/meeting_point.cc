@@ -59,7 +59,8 @@ int Listen(const Endpoint& endpoint, Listener& listener) {
 absl::Status ListenError(const RankInfo& info, const Endpoint& endpoint, int error) {
   const std::string text =
       absl::StrCat("the main rank cannot listen on ", endpoint.ToString(), " (", MeetingPointName(info), ")");
-  return error == EADDRINUSE ? absl::AlreadyExistsError(absl::StrCat(text, ": the port is in use, perhaps by another job; ", kAnotherPort))
+  return error == EADDRINUSE ? absl::AlreadyExistsError(
+                                   absl::StrCat(text, ": the port is in use, perhaps by another job; ", kAnotherPort))
                              : absl::ErrnoToStatus(error, text);
 }
 
@@ -120,6 +121,14 @@ std::string Hint(const RankInfo& info, absl::Span<const Endpoint> endpoints) {
   return absl::StrCat("; ", endpoints.front().host(),
                       " is loopback, which leads each machine to itself alone: with several machines MASTER_ADDR must "
                       "be an address of rank 0's that all of them reach");
+}
+
+// Ranks of one machine find each other there, or nowhere.
+absl::Status CheckLoopback(const RankInfo& info, const Endpoint& endpoint) {
+  if (!endpoint.is_loopback() || IsLoopbackUp()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      MeetingPointName(info), ": ", endpoint.host(),
+      " is loopback, and that interface is down here (ip link set lo up); there is: ", DescribeInterfaces()));
 }
 
 // OK if a connection to one of `endpoints`, none of which is this machine's, gets somewhere: to the listener, if some
@@ -183,6 +192,7 @@ Attempt TryOnce(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
   std::vector<std::string> errors;
   for (const Endpoint& endpoint : *endpoints) {
     if (!endpoint.is_one_host()) return {.hopeless = NotOneHost(info, endpoint)};
+    if (const absl::Status up = CheckLoopback(info, endpoint); !up.ok()) return {.hopeless = up};
     absl::StatusOr<Visit> visit = ConnectOnce(info, endpoint, deadline);
     if (visit.ok()) return {.visit = *std::move(visit)};
     errors.emplace_back(visit.status().message());
@@ -210,6 +220,7 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime d
     if (SpansNodes(info) && endpoint.is_loopback() && !IsLoopbackByName(info.master_addr, endpoint)) {
       continue;  // the others know this name by another address
     }
+    ABSL_RETURN_IF_ERROR(CheckLoopback(info, endpoint));
     MeetingPoint point = {.local_host = endpoint.host()};
     const int error = Listen(endpoint, point.listener);
     if (error == 0) {

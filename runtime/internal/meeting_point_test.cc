@@ -1,7 +1,10 @@
 #include "cohort/runtime/internal/meeting_point.h"
 
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -11,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/status_matchers.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/endpoint.h"
@@ -94,6 +98,28 @@ TEST(OpenMeetingPointTest, SaysThatANameHasNoAddress) {
   EXPECT_THAT(OpenMeetingPoint(Info("no-such-host.invalid", 29500), InAMinute()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("MASTER_ADDR=no-such-host.invalid"), HasSubstr("no address of"))));
+}
+
+// In a network namespace of its own, in which no interface is up.
+TEST(MeetingPointTest, SaysThatLoopbackIsDown) {
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(2);
+    const auto is_said = [](const absl::Status& status) {
+      return absl::IsInvalidArgument(status) && absl::StrContains(status.message(), "that interface is down here");
+    };
+    const RankInfo info = Info("127.0.0.1", 29500);
+    _exit(is_said(OpenMeetingPoint(info, InAMinute()).status()) &&
+                  is_said(VisitMeetingPoint(info, InAMinute()).status())
+              ? 0
+              : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(VisitMeetingPointTest, SaysThatANameHasNoAddressWhereAllRanksAreOnThisMachine) {

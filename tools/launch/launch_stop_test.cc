@@ -458,11 +458,23 @@ constexpr char kUntilRank0IsGone[] =
     "until [ -s $DIR/0 ]; do sleep 0.01; done; while kill -0 $(cat $DIR/0) 2>/dev/null; do sleep 0.01; done; ";
 constexpr char kRank0IsPreempted[] = "[ $RANK = 0 ] && { echo $$ > $DIR/0.new; mv $DIR/0.new $DIR/0; exit 75; }; ";
 
-// The front alone can end a launcher whose other process answers no more: that hangs in the kernel, or is suspended.
-TEST(LaunchStopTest, ARequestToStopEndsALauncherWhoseOtherProcessHangs) {
-  TestLauncher launcher(Shells(2, "echo ready; exec sleep 1000", {"--grace=0"}));
+TEST(LaunchStopTest, ARequestToStopIsHeardByALauncherWhoseOtherProcessWasStopped) {
+  TestLauncher launcher(Shells(2, "echo ready; exec sleep 1000"));
   for (const char* text : {"[0] ready\n", "[1] ready\n"}) ASSERT_TRUE(launcher.AwaitOut(text));
   ASSERT_EQ(kill(RankKeeper(launcher), SIGSTOP), 0);
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Wait().exit_code, 143);
+  EXPECT_THAT(launcher.LiveProcesses(), IsEmpty());
+}
+
+// The front alone can end a launcher whose other process answers no more: here it waits for a time zone, to say when a rank
+// failed.
+TEST(LaunchStopTest, ARequestToStopEndsALauncherWhoseOtherProcessHangs) {
+  const std::string zone = absl::StrCat(NewDirectory(), "/zone");
+  ASSERT_EQ(mkfifo(zone.c_str(), 0600), 0);
+  TestLauncher launcher(Shells(2, "[ $RANK = 0 ] && exit 3; exec sleep 1000", {"--grace=0"}),
+                        {.environment = {{"TZ", absl::StrCat(":", zone)}}});
+  ASSERT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().size() == 2; }));
   launcher.Signal(SIGTERM);
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_EQ(result.exit_code, 125);

@@ -104,7 +104,10 @@ class Front {
       }
       if (repeated_.IsRepeated(*signal, signals_.sender(), absl::Now())) continue;
       if (IsStopRequest(*signal) && !deadline_.has_value()) deadline_ = absl::Now() + patience_;
-      if (link_.Send(*signal) && *signal == SIGTSTP) SuspendWithChild();
+      const bool is_heard = link_.Send(*signal);
+      // Somebody may have stopped it, and whoever wants an end wants that to end as well.
+      if (IsStopRequest(*signal)) kill(child_, SIGCONT);
+      if (is_heard && *signal == SIGTSTP) SuspendWithChild();
     }
   }
 
