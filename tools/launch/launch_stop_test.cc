@@ -474,7 +474,8 @@ TEST(LaunchStopTest, ARequestToStopEndsALauncherWhoseOtherProcessHangs) {
   ASSERT_EQ(mkfifo(zone.c_str(), 0600), 0);
   TestLauncher launcher(Shells(2, "[ $RANK = 0 ] && exit 3; exec sleep 1000", {"--grace=0"}),
                         {.environment = {{"TZ", absl::StrCat(":", zone)}}});
-  ASSERT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().size() == 2; }));
+  ASSERT_TRUE(launcher.AwaitErr("stopping the others"));
+  ASSERT_TRUE(AwaitCondition([&] { return launcher.LiveProcesses().size() == 2; }));  // the ranks are gone
   launcher.Signal(SIGTERM);
   const TestLauncher::Result result = launcher.Wait();
   EXPECT_EQ(result.exit_code, 125);
