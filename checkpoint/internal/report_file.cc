@@ -57,7 +57,7 @@ ssize_t WriteWithoutSignal(int fd, std::string_view text) {
 }
 
 absl::Status NobodyReads(std::string_view operation, const std::string& path) {
-  return absl::UnavailableError(absl::StrCat(operation, " ", Quoted(path), ": it is a pipe that nobody reads"));
+  return absl::FailedPreconditionError(absl::StrCat(operation, " ", Quoted(path), ": it is a pipe that nobody reads"));
 }
 
 struct Ends {

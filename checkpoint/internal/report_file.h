@@ -24,7 +24,7 @@ class ReportFile {
 
   // Whether lines can be appended, as far as this shows without making anything. Before the first Append.
   //
-  // Errors: InvalidArgument: a directory, or a file that is no such report (names what it begins with); Unavailable: a pipe that
+  // Errors: InvalidArgument: a directory, or a file that is no such report (names what it begins with); FailedPrecondition: a pipe that
   // nobody reads; others of open(2), such as NotFound of a missing directory.
   absl::Status Check();
 

@@ -99,7 +99,7 @@ TEST_F(ReportFileTest, APipeIsNotWaitedForAndDoesNotEndTheProcess) {
   const std::string path = Path("pipe");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   ReportFile report(path, "epoch");
-  EXPECT_THAT(report.Check(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("a pipe that nobody reads")));
+  EXPECT_THAT(report.Check(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a pipe that nobody reads")));
 
   int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
@@ -109,8 +109,8 @@ TEST_F(ReportFileTest, APipeIsNotWaitedForAndDoesNotEndTheProcess) {
   close(reader);
   // SIGPIPE is what it was at the start of a program: it would end this one.
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL);
-  EXPECT_THAT(report.Append("{\"epoch\":1}\n"), StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(report.Append("{\"epoch\":2}\n"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("nobody reads")));
+  EXPECT_THAT(report.Append("{\"epoch\":1}\n"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(report.Append("{\"epoch\":2}\n"), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nobody reads")));
 
   reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
   EXPECT_THAT(report.Append("{\"epoch\":3}\n"), IsOk());  // somebody reads again
