@@ -24,8 +24,8 @@ class ReportFile {
 
   // Whether lines can be appended, as far as this shows without making anything. Before the first Append.
   //
-  // Errors: InvalidArgument: a directory, or a file that is no such report (names what it begins with); FailedPrecondition: a pipe that
-  // nobody reads; others of open(2), such as NotFound of a missing directory.
+  // Errors: InvalidArgument: a directory, or a file that is no such report (names what it begins with); FailedPrecondition: a
+  // pipe that nobody reads; others of open(2), such as NotFound of a missing directory.
   absl::Status Check();
 
   // Makes the file if it is missing, and appends `line`, which ends with a newline, in one write, so that the lines of several
