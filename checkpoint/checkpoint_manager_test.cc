@@ -767,7 +767,7 @@ TEST_F(CheckpointManagerTest, AReportIsNotWrittenIntoTheRunsOwnFiles) {
   for (const std::string& name : names) {
     CheckpointManagerOptions options = Options();
     options.report_path = name;
-    ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "is a name of the run itself");
+    ExpectOnAllRanks(options, absl::StatusCode::kInvalidArgument, "the report of saves \"");
   }
   EXPECT_EQ(ReadFile(run_ + "/run.json"), run_file);
   CheckpointManagerOptions fresh = Options();

@@ -42,9 +42,9 @@ ABSL_FLAG(std::vector<std::string>, target, {},
           "Columns of a CSV file to predict, separated by commas; default: the last column");
 ABSL_FLAG(double, validation, cohort::TrainerOptions().validation,
           "The share of the rows to hold out, at least 0 and below 1: metrics are of these, which nothing is learned "
-          "from. The same rows in every run; 0: metrics are of all rows. Default: see above");
+          "from. The same rows in every run; 0: metrics are of all rows");
 ABSL_FLAG(int64_t, epochs, cohort::TrainerOptions().epochs,
-          "How often every row is used, in all: a resumed run makes what is left of them. Default: see above");
+          "How often every row is used, in all: a resumed run makes what is left of them");
 ABSL_FLAG(int64_t, save_every, cohort::TrainerOptions().save_every,
           "Save after epoch 0 and every so many epochs; the last epoch is always saved");
 ABSL_FLAG(std::optional<int64_t>, save_every_steps, std::nullopt,
@@ -82,23 +82,22 @@ ABSL_FLAG(cohort::ResumeFrom, resume, {},
           "checkpoint's directory, or of a run's. Flags that are not as they were, and another number of ranks, are "
           "warned of; the data, --validation and --optimizer must be the same");
 ABSL_FLAG(int64_t, batch_size, cohort::TrainerOptions().batch_size,
-          "Rows a step, of all ranks together: the result does not depend on the number of ranks. Default: see above");
+          "Rows a step, of all ranks together: the result does not depend on the number of ranks");
 ABSL_FLAG(int64_t, accumulate, cohort::TrainerOptions().accumulate,
           "Work off each step's rows in so many parts, one after the other: less memory, the same step");
 ABSL_FLAG(std::optional<double>, clip_grad_norm, std::nullopt,
           "Cut the gradients' length, all parameters together, down to this before each step");
-ABSL_FLAG(std::string, optimizer, cohort::TrainerOptions().optimizer,
-          "sgd, adam, adamw, rmsprop or adagrad. Default: see above");
+ABSL_FLAG(std::string, optimizer, cohort::TrainerOptions().optimizer, "sgd, adam, adamw, rmsprop or adagrad");
 ABSL_FLAG(std::optional<double>, momentum, std::nullopt, "Of sgd and rmsprop; default 0");
 ABSL_FLAG(std::optional<double>, learning_rate, std::nullopt,
-          "Default: of a resumed run the saved one; of a new one see above");
+          "If it is not given: of a resumed run the saved one; of a new one see above");
 ABSL_FLAG(int64_t, lr_step_size, cohort::TrainerOptions().lr_step_size,
           "After so many epochs, each time, the learning rate is multiplied by --lr_gamma; 0: it stays");
 ABSL_FLAG(std::optional<double>, lr_gamma, std::nullopt, "See --lr_step_size; default 0.1");
 ABSL_FLAG(int64_t, lr_cosine_epochs, cohort::TrainerOptions().lr_cosine_epochs,
-          "Instead: the learning rate goes down to 0 in so many epochs, as half a cosine");
+          "Instead of --lr_step_size: the learning rate goes down to 0 in so many epochs, as half a cosine");
 ABSL_FLAG(int64_t, lr_warmup_epochs, cohort::TrainerOptions().lr_warmup_epochs,
-          "Instead: the learning rate begins with a tenth and goes up linearly in so many epochs");
+          "Instead of --lr_step_size: the learning rate begins with a tenth and goes up linearly in so many epochs");
 ABSL_FLAG(uint64_t, seed, 0,
           "Of the first parameters, the order of the rows, the ranks' random numbers, and generated data");
 ABSL_FLAG(int, prefetch, cohort::TrainerOptions().prefetch,

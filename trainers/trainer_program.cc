@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -30,6 +28,7 @@
 #include "cohort/trainers/data/dataset.h"
 #include "cohort/trainers/data/dataset_file.h"
 #include "cohort/trainers/data/dataset_rows.h"
+#include "cohort/trainers/data/flags_help.h"
 #include "cohort/trainers/data/row_source.h"
 #include "cohort/trainers/data/runfile.h"
 #include "cohort/trainers/metrics_report.h"
@@ -222,11 +221,8 @@ int RunTrainer(int argc, char** argv, const TrainerProgram& program) {
   // Before there is something to save, the wish for a save must not end the process either.
   std::signal(SIGUSR1, SIG_IGN);
   std::signal(SIGUSR2, SIG_IGN);
-  absl::SetProgramUsageMessage(program.usage());
-  absl::FlagsUsageConfig help;
-  help.contains_help_flags = [](std::string_view file) { return absl::StrContains(file, "trainers/"); };
-  absl::SetFlagsUsageConfig(help);
   SetFlagDefaults(program.defaults(), program.builtin_data());
+  PrintHelpIfAsked(argc, argv, program.usage());
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   return Run(program, arguments);
 }

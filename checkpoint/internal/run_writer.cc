@@ -70,10 +70,11 @@ absl::Status CheckOptions(const CheckpointManagerOptions& options) {
 // A path that leads nowhere is a warning at each save.
 absl::Status CheckReport(std::string_view directory, const std::string& report) {
   if (report.empty()) return absl::OkStatus();
-  ABSL_RETURN_IF_ERROR(CheckIsNotOfRun(directory, "report_path", report));
+  ABSL_RETURN_IF_ERROR(CheckIsNotOfRun(directory, "the report of saves", report));
   const absl::Status usable = ReportFile(report, kSaveLogFirstKey).Check();
-  return absl::IsInvalidArgument(usable) ? absl::Status(usable.code(), absl::StrCat("report_path: ", usable.message()))
-                                         : absl::OkStatus();
+  return absl::IsInvalidArgument(usable)
+             ? absl::Status(usable.code(), absl::StrCat("the report of saves: ", usable.message()))
+             : absl::OkStatus();
 }
 
 // A new run's.

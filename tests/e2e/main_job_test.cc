@@ -144,9 +144,11 @@ TEST(MainJobTest, TheHelpNamesEveryFlagAndExitCode) {
                                       "save_report",    "run_id",     "accumulate",       "clip_grad_norm",
                                       "validation",     "prefetch",   "lr_cosine_epochs", "lr_warmup_epochs",
                                       "metrics_report", "stop_check_every"}) {
-    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("--", flag, " (")));
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("\n  --", flag, "=")));
   }
   EXPECT_THAT(result.out, HasSubstr("Exit codes: 0 trained"));
+  EXPECT_THAT(result.out, Not(HasSubstr("stderrthreshold")));  // Abseil's
+  EXPECT_EQ(result.exit_code, 0);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
@@ -26,6 +25,7 @@
 #include "cohort/trainers/data/dataset.h"
 #include "cohort/trainers/data/dataset_file.h"
 #include "cohort/trainers/data/dataset_rows.h"
+#include "cohort/trainers/data/flags_help.h"
 #include "cohort/trainers/data/row_source.h"
 
 ABSL_FLAG(std::vector<std::string>, target, {}, "Columns to predict, separated by commas; default: the last column");
@@ -77,7 +77,7 @@ absl::Status Run(const std::vector<char*>& arguments) {
 int Main(int argc, char** argv) {
   // A limit on the size of files is then an error that names the file, and not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
-  absl::SetProgramUsageMessage(kUsage);
+  PrintHelpIfAsked(argc, argv, kUsage);
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   // Under `bazel run` the working directory is not where the person stands who typed the paths.
   const char* const stands = std::getenv("BUILD_WORKING_DIRECTORY");

@@ -108,6 +108,20 @@ TEST_F(WriteDatasetFileTest, OneLineSaysWhatIsWrongAndTheOldFileStays) {
   expect_refused("in.csv out --classes", "0.5 is no class");
 }
 
+TEST_F(WriteDatasetFileTest, TheHelpIsNoError) {
+  for (const std::string_view help : {"--help", "-h", "in.csv out -help"}) {
+    EXPECT_EQ(Run(help), 0);
+    EXPECT_THAT(said_, AllOf(::testing::StartsWith("write_dataset_file: makes a safetensors file"),
+                             HasSubstr("\n  --standardize=false\n      Write (x - mean)")));
+  }
+  EXPECT_EQ(Run("in.csv out -- --help"), 1);  // an argument
+}
+
+TEST_F(WriteDatasetFileTest, AHelpThatCannotBePrintedIsAnError) {
+  const std::string program = *LocateRunfile("", "cohort/trainers/data/write_dataset_file");
+  EXPECT_EQ(WEXITSTATUS(std::system(absl::StrCat("'", program, "' --help > /dev/full").c_str())), 1);
+}
+
 TEST_F(WriteDatasetFileTest, TheInputIsNotReplacedWhateverItIsCalled) {
   const std::string before = TextOf(folder_ + "/in.csv");
   fs::create_symlink("in.csv", folder_ + "/link.csv");
