@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/exception_status.h"
+#include "cohort/runtime/internal/steady_time.h"
 
 namespace cohort {
 
@@ -45,10 +45,11 @@ struct InvokedType<absl::StatusOr<T>> {
 }  // namespace internal
 
 // Local. Calls `function()` and returns its result: a Status or a StatusOr as it is, a T as StatusOr<T>, OK for nothing.
-// What it throws becomes a Status by the table in internal/exception_status.h. `deadline` is the time by which `function`
-// had to be done: it tells a transport that broke from one that was waited for too long.
+// What it throws becomes a Status by the table in internal/exception_status.h. `timeout` is the time that `function` has to
+// be done: it tells a transport that broke from one that was waited for too long.
 template <typename Function>
-auto InvokeTorch(absl::Time deadline, Function&& function) {
+auto InvokeTorch(absl::Duration timeout, Function&& function) {
+  const internal::SteadyTime deadline = internal::After(internal::SteadyNow(), timeout);
   using Result = std::invoke_result_t<Function>;
   using Returned = typename internal::InvokedType<Result>::type;
   try {
@@ -59,14 +60,14 @@ auto InvokeTorch(absl::Time deadline, Function&& function) {
       return Returned(std::invoke(std::forward<Function>(function)));
     }
   } catch (...) {
-    return Returned(internal::StatusFromException(std::current_exception(), absl::Now() >= deadline));
+    return Returned(internal::StatusFromException(std::current_exception(), internal::SteadyNow() >= deadline));
   }
 }
 
 // The same for work that waits for nobody.
 template <typename Function>
 auto InvokeTorch(Function&& function) {
-  return InvokeTorch(absl::InfiniteFuture(), std::forward<Function>(function));
+  return InvokeTorch(absl::InfiniteDuration(), std::forward<Function>(function));
 }
 
 }  // namespace cohort

@@ -1,20 +1,19 @@
 #include "cohort/trainers/progress_bar.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 namespace cohort {
 namespace {
 
 constexpr int64_t kWidth = 30;
-constexpr absl::Duration kAtMostEvery = absl::Milliseconds(100);
+constexpr std::chrono::milliseconds kAtMostEvery(100);
 
 }  // namespace
 
@@ -26,7 +25,7 @@ std::string ProgressLine(std::string_view label, int64_t done, int64_t all) {
 
 void ProgressBar::Show(std::string_view label, int64_t done, int64_t all) {
   if (!is_on_) return;
-  const absl::Time now = absl::Now();
+  const auto now = std::chrono::steady_clock::now();
   if (is_shown_ && now < last_ + kAtMostEvery) return;
   std::fprintf(out_, "\r\033[K%s", ProgressLine(label, done, all).c_str());
   std::fflush(out_);

@@ -5,12 +5,11 @@
 #ifndef COHORT_TRAINERS_PROGRESS_BAR_H_
 #define COHORT_TRAINERS_PROGRESS_BAR_H_
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
-
-#include "absl/time/time.h"
 
 namespace cohort {
 
@@ -33,7 +32,7 @@ class ProgressBar {
   std::FILE* const out_;
   const bool is_on_;
   bool is_shown_ = false;
-  absl::Time last_ = absl::InfinitePast();
+  std::chrono::steady_clock::time_point last_;  // if is_shown_
 };
 
 // Local. The line itself.

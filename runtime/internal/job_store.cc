@@ -10,7 +10,6 @@
 #include "absl/status/status_macros.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/torch_duration.h"
@@ -26,7 +25,7 @@ absl::StatusOr<std::unique_ptr<JobStore>> MakeStore(const std::string& host, c10
   options.waitWorkers = false;  // who comes and who does not is the control plane's to find out
   options.timeout =
       ToTorchTimeout(std::max(timeout, absl::Seconds(1)));  // counted in whole seconds, and none is "for ever"
-  return InvokeTorch(absl::Now() + timeout, [&] {
+  return InvokeTorch(timeout, [&] {
     auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
     return std::make_unique<JobStore>(c10::make_intrusive<c10d::PrefixStore>(std::string(prefix), std::move(store)));
   });
@@ -71,7 +70,7 @@ absl::Status JobStore::SetOnce(const std::string& key, const std::string& value)
 }
 
 absl::StatusOr<std::string> JobStore::Get(const std::string& key, absl::Duration timeout) {
-  return InvokeTorch(absl::Now() + timeout, [&] {
+  return InvokeTorch(timeout, [&] {
     store_->wait({key}, ToTorchTimeout(timeout));
     return store_->get_to_str(key);
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -13,8 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "cohort/checkpoint/internal/quoted.h"
 #include "cohort/tools/ckpt/text.h"
 
@@ -51,7 +50,9 @@ void Complain(std::string_view message) {
 }
 
 ProgressBar::ProgressBar(std::string what)
-    : what_(std::move(what)), is_wanted_(isatty(STDERR_FILENO) == 1), next_(absl::Now() + absl::Seconds(1)) {}
+    : what_(std::move(what)),
+      is_wanted_(isatty(STDERR_FILENO) == 1),
+      next_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {}
 
 ProgressBar::~ProgressBar() {
   if (is_shown_) WriteAll(STDERR_FILENO, "\r\033[K");
@@ -59,9 +60,9 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::Show(int64_t done, int64_t total) {
   if (!is_wanted_ || total <= 0) return;
-  const absl::Time now = absl::Now();
+  const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
-  next_ = now + absl::Milliseconds(100);
+  next_ = now + std::chrono::milliseconds(100);
   is_shown_ = true;
   constexpr int kWidth = 30;
   const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);

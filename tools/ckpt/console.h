@@ -5,12 +5,12 @@
 #ifndef COHORT_TOOLS_CKPT_CONSOLE_H_
 #define COHORT_TOOLS_CKPT_CONSOLE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 
 namespace cohort::ckpt {
 
@@ -42,7 +42,7 @@ class ProgressBar {
  private:
   const std::string what_;
   const bool is_wanted_;
-  absl::Time next_;
+  std::chrono::steady_clock::time_point next_;
   bool is_shown_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -90,7 +91,9 @@ Descendants KillDescendants(absl::Duration patience) {
   if (!ReapAndHasChildren()) return Descendants::kNone;
   const std::vector<pid_t> self = NumbersOf("self");
   if (self.empty()) return Descendants::kLeft;
-  for (const absl::Time end = absl::Now() + patience; absl::Now() < end; absl::SleepFor(kPause)) {
+  using Clock = std::chrono::steady_clock;
+  for (const auto end = Clock::now() + absl::ToChronoNanoseconds(patience); Clock::now() < end;
+       absl::SleepFor(kPause)) {
     for (const pid_t child : Children(self)) kill(child, SIGKILL);
     if (!ReapAndHasChildren()) return Descendants::kKilled;
   }

@@ -5,10 +5,9 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <utility>
-
-#include "absl/time/time.h"
 
 namespace cohort::launch {
 
@@ -17,12 +16,14 @@ namespace cohort::launch {
 // the ranks killed in the midst of what the first one began.
 class RepeatedSignals {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   // Whether `signal` repeats one that `sender` sent less than a tenth of a second before, and that did not repeat
   // another. What a person types has no sender (0), and is always meant.
-  bool IsRepeated(int signal, pid_t sender, absl::Time now);
+  bool IsRepeated(int signal, pid_t sender, Time now);
 
  private:
-  std::map<std::pair<int, pid_t>, absl::Time> meant_;
+  std::map<std::pair<int, pid_t>, Time> meant_;
 };
 
 }  // namespace cohort::launch

@@ -2,7 +2,8 @@
 
 #include <signal.h>
 
-#include "absl/time/time.h"
+#include <chrono>
+
 #include "gtest/gtest.h"
 
 namespace cohort::launch {
@@ -11,7 +12,7 @@ namespace {
 constexpr pid_t kTimeout = 4711;
 constexpr pid_t kAnother = 4712;
 
-absl::Time At(int milliseconds) { return absl::UnixEpoch() + absl::Milliseconds(milliseconds); }
+RepeatedSignals::Time At(int milliseconds) { return RepeatedSignals::Time(std::chrono::milliseconds(milliseconds)); }
 
 TEST(RepeatedSignalsTest, OneActOfOneSenderCountsOnce) {
   RepeatedSignals signals;

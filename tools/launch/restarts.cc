@@ -5,13 +5,13 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/poller.h"
 
@@ -26,8 +26,9 @@ absl::Duration PauseBefore(int restart) {
 // No rank is there that a signal could be passed on to. The signal that came during the pause and forbids a restart, if
 // there was one: a request to stop, or the one at which ranks would save and stop.
 std::optional<int> Pause(absl::Duration duration, FrontLink& front, Console& console) {
-  const absl::Time end = absl::Now() + duration;
-  for (absl::Duration left = duration; left > absl::ZeroDuration(); left = end - absl::Now()) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(duration);
+  for (absl::Duration left = duration; left > absl::ZeroDuration(); left = absl::FromChrono(end - Clock::now())) {
     console.Flush();
     pollfd request = {.fd = front.fd(), .events = POLLIN, .revents = 0};
     poll(&request, 1, static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)))));

@@ -135,7 +135,7 @@ absl::Status Supervisor::StartRank(int local_rank) {
       .environment = EnvironmentEntries(environment),
       .stdin_fd = standard_input ? standard_input.get() : STDIN_FILENO,
   };
-  const absl::Time start = absl::Now();
+  const Clock::time_point start = Clock::now();
   ABSL_ASSIGN_OR_RETURN(RankProcess process, launch::StartRank(command));
   processes_.Add(process.pid);
 
@@ -305,12 +305,11 @@ void Supervisor::CollectEnd(size_t index, int64_t order) {
   if (!rank.death_order.has_value()) rank.death_order = order;
   rank.out.Drain();
   rank.err.Drain();
-  const absl::Time now = absl::Now();
   rank.end = {.rank = rank.number,
               .pid = rank.process.pid,
               .how = *how,
-              .when = now,
-              .lifetime = now - rank.start,
+              .when = absl::Now(),
+              .lifetime = absl::FromChrono(Clock::now() - rank.start),
               .was_stopped = phase_ != Phase::kRunning && IsAsAsked(*how)};
   if (IsPreempted(*how) && phase_ == Phase::kRunning) OnFirstPreempted();
   if (!IsFailure(*how)) return;

@@ -93,7 +93,7 @@ class Supervisor {
   struct Rank {
     int number;
     RankProcess process;
-    absl::Time start;
+    Clock::time_point start;
     RankOutput out;
     RankOutput err;
     // The order of the event that was the first sign of its end.

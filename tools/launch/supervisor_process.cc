@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -23,7 +24,6 @@
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/front_link.h"
 #include "cohort/tools/launch/poller.h"
@@ -43,6 +43,8 @@ constexpr absl::Duration kKillTime = absl::Seconds(5);
 bool IsControllingTerminal(int fd) { return tcgetpgrp(fd) >= 0; }
 
 class Front {
+  using Clock = std::chrono::steady_clock;
+
  public:
   Front(pid_t child, absl::Duration patience, FrontLinkSender link, SignalReader signals, Poller poller,
         std::optional<TerminalRelay> relay)
@@ -79,7 +81,7 @@ class Front {
   // nullopt unless the child was told to stop. Past the end of it the child is killed.
   std::optional<absl::Duration> TimeLeft() {
     if (!deadline_.has_value()) return std::nullopt;
-    const absl::Duration left = *deadline_ - absl::Now();
+    const absl::Duration left = absl::FromChrono(*deadline_ - Clock::now());
     if (left > absl::ZeroDuration()) return left;
     kill(child_, SIGKILL);
     deadline_.reset();
@@ -102,8 +104,9 @@ class Front {
         ReapStrangers();
         continue;
       }
-      if (repeated_.IsRepeated(*signal, signals_.sender(), absl::Now())) continue;
-      if (IsStopRequest(*signal) && !deadline_.has_value()) deadline_ = absl::Now() + patience_;
+      if (repeated_.IsRepeated(*signal, signals_.sender(), Clock::now())) continue;
+      if (IsStopRequest(*signal) && !deadline_.has_value())
+        deadline_ = Clock::now() + absl::ToChronoNanoseconds(patience_);
       const bool is_heard = link_.Send(*signal);
       // Somebody may have stopped it, and whoever wants an end wants that to end as well.
       if (IsStopRequest(*signal)) kill(child_, SIGCONT);
@@ -131,7 +134,7 @@ class Front {
 
   const pid_t child_;
   const absl::Duration patience_;
-  std::optional<absl::Time> deadline_;
+  std::optional<Clock::time_point> deadline_;
   FrontLinkSender link_;
   RepeatedSignals repeated_;
   SignalReader signals_;
