@@ -55,8 +55,8 @@ class CheckpointManager {
   // Errors, the same on all ranks, as "rank K: TEXT"; nothing in the directory has been changed:
   //   InvalidArgument     an option is out of range (names it); the directory or a part of its path is a file; run.json is
   //                       damaged or of a later version
-  //   FailedPrecondition  another job has the directory (quotes who); it belongs to another run or its newest checkpoint is of another
-  //                       model (names both); "latest" is a file or a directory
+  //   FailedPrecondition  another job has the directory (quotes who); it belongs to another run or its newest checkpoint is of
+  //                       another model (names both); "latest" is a file or a directory
   //   and those of FileSystem and ProcessGroup
   static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(ProcessGroup* absl_nonnull group,
                                                                  CheckpointManagerOptions options,

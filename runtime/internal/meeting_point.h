@@ -48,7 +48,8 @@ struct Visit {
 // Errors:
 //   AlreadyExists    somebody listens there already
 //   InvalidArgument  no address of MASTER_ADDR; one that is not of one host; a loopback address that this machine does not
-//                    have, or while that interface is down; or, where all ranks are on this machine, one that leads elsewhere (lists those it has)
+//                    have, or while that interface is down; or, where all ranks are on this machine, one that leads
+//                    elsewhere (lists those it has)
 //   others           by errno
 absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
@@ -60,7 +61,8 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime d
 //   DeadlineExceeded  nobody listened there by `deadline`: the addresses as tried, and what came of it. If there are
 //                     several machines and all addresses are loopback, it says that they lead to this machine alone
 //   InvalidArgument   no address of MASTER_ADDR for 3 s, where all ranks are on this machine; a loopback address that
-//                     it does not have, or while that interface is down; or one that is not of one host: waiting would not help
+//                     it does not have, or while that interface is down; or one that is not of one host: waiting would
+//                     not help
 absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve = Resolve);
 
 // "MASTER_ADDR=localhost MASTER_PORT=29500", and whether one of them was derived.
