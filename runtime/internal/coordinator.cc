@@ -28,20 +28,10 @@
 #include "absl/log/absl_check.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cohort/runtime/internal/rank_names.h"
 
 namespace cohort::internal {
 namespace {
-
-// "rank 3", "ranks 0 and 2", "ranks 0, 1, 2 and 97 more".
-std::string RankNames(const std::vector<int>& ranks) {
-  constexpr size_t kMostNamed = 16;
-  if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
-  if (ranks.size() > kMostNamed) {
-    return absl::StrCat("ranks ", absl::StrJoin(ranks.begin(), ranks.begin() + kMostNamed, ", "), " and ",
-                        ranks.size() - kMostNamed, " more");
-  }
-  return absl::StrCat("ranks ", absl::StrJoin(ranks.begin(), ranks.end() - 1, ", "), " and ", ranks.back());
-}
 
 // Ranks by what they are doing, in the order of their first member.
 class Places {

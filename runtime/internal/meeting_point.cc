@@ -23,6 +23,7 @@
 #include "cohort/runtime/internal/name_patience.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"
+#include "cohort/runtime/internal/waiting_notice.h"
 #include "cohort/runtime/rank_info.h"
 
 namespace cohort::internal {
@@ -238,6 +239,14 @@ absl::StatusOr<MeetingPoint> OpenMeetingPoint(const RankInfo& info, SteadyTime d
 absl::StatusOr<Visit> VisitMeetingPoint(const RankInfo& info, SteadyTime deadline, Resolver resolve) {
   const SteadyTime start = SteadyNow();
   NamePatience patience(info, /*is_host=*/false, start);
+  // One rank of a machine speaks for all; not rank 0, which is the one that does not come.
+  std::optional<WaitingNotice> notice;
+  if (info.local_rank == 0 || info.rank == 1) {
+    notice.emplace(info.rank, deadline, [&] {
+      return absl::StrCat(info.use_agent_store ? "the launcher's store" : "rank 0", " to listen at ",
+                          MeetingPointName(info));
+    });
+  }
   absl::Duration pause = kFirstPause;
   while (true) {
     Attempt attempt = TryOnce(info, deadline, resolve);

@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status_macros.h"
 #include "absl/strings/escaping.h"
@@ -29,10 +31,12 @@
 #include "absl/time/clock.h"
 #include "cohort/runtime/internal/backend.h"
 #include "cohort/runtime/internal/control_message.h"
+#include "cohort/runtime/internal/rank_names.h"
 #include "cohort/runtime/internal/socket.h"
 #include "cohort/runtime/internal/steady_time.h"
 #include "cohort/runtime/internal/tcp_host.h"
 #include "cohort/runtime/internal/tcp_link.h"
+#include "cohort/runtime/internal/waiting_notice.h"
 
 namespace cohort::internal {
 namespace {
@@ -134,7 +138,12 @@ absl::StatusOr<Meeting> MeetAsHost(const MeetingOptions& options, Listener socke
       std::unique_ptr<TcpHost> host,
       TcpHost::Create({.world_size = options.world_size, .token = std::move(token), .run_id = options.run_id},
                       std::move(socket)));
+  const TcpHost& ranks = *host;
   Meeting meeting{.control_plane = std::make_unique<ControlPlane>(std::move(host)), .peers = {}};
+  const WaitingNotice notice(0, deadline, [&] {
+    const std::vector<int> missing = ranks.MissingRanks();
+    return missing.empty() ? "" : absl::StrCat(RankNames(missing), " at ", options.meeting_point);
+  });
   ABSL_ASSIGN_OR_RETURN(meeting.peers, Meet(options, *meeting.control_plane, deadline));
   return meeting;
 }

@@ -78,6 +78,15 @@ TcpHost::~TcpHost() {
   thread_.join();
 }
 
+std::vector<int> TcpHost::MissingRanks() const {
+  absl::MutexLock lock(mutex_);
+  std::vector<int> missing;
+  for (size_t rank = 1; rank < key_of_rank_.size(); ++rank) {
+    if (key_of_rank_[rank] == 0) missing.push_back(static_cast<int>(rank));
+  }
+  return missing;
+}
+
 void TcpHost::Start(Listener* absl_nonnull listener) {
   listener_ = listener;
   switchboard_.Update([](Coordinator& c) { c.Join(0, getpid()); });

@@ -41,6 +41,9 @@ class TcpHost final : public ControlLink {
   // Tells the ranks that have not left that rank 0 has.
   ~TcpHost() override;
 
+  // Ranks that are not connected, by number. Thread-safe.
+  std::vector<int> MissingRanks() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   void Start(Listener* absl_nonnull listener) override;
   void Send(ControlMessage message) override;
 

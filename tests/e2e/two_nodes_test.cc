@@ -156,5 +156,25 @@ TEST_F(TwoNodesTest, OfTwoWithOneNumberOneIsRefusedAndTheOtherGoesOn) {
   EXPECT_EQ(first.Wait().exit_code, 0);
 }
 
+// A person must be able to tell a wait from a hang.
+TEST_F(TwoNodesTest, WhoWaitsForLongSaysForWhomAndUntilWhen) {
+  const auto errors_in_output = [](std::vector<std::string> command) {
+    command.insert(command.begin(), {"sh", "-c", "exec \"$0\" \"$@\" 2>&1"});
+    return command;
+  };
+  Process second(errors_in_output(Node(3, 1)), setup_);
+  ASSERT_TRUE(second.WaitForOutput(
+      absl::StrCat("cohort: rank 1 has waited 10s for rank 0 to listen at MASTER_ADDR=127.0.0.1 MASTER_PORT=", port_)));
+  Process first(errors_in_output(Node(3, 0)), setup_);
+  ASSERT_TRUE(first.WaitForOutput(
+      absl::StrCat("cohort: rank 0 has waited 10s for rank 2 at MASTER_ADDR=127.0.0.1 MASTER_PORT=", port_)));
+  Process third(Node(3, 2), setup_);
+  EXPECT_EQ(third.Wait().exit_code, 0);
+  EXPECT_EQ(second.Wait().exit_code, 0);
+  const Process::Result result = first.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_THAT(result.out, ContainsRegex("has waited 10s for rank 2 at [^\n]*; 4m[0-9]+s left\n"));
+}
+
 }  // namespace
 }  // namespace cohort::testing

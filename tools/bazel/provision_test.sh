@@ -120,9 +120,9 @@ test_a_wrong_name_in_COHORT_ROOT_PACKAGES_is_named() {
 }
 
 test_the_environment_is_that_of_the_root_and_what_was_named() {
-  RANK=1 NCCL_DEBUG=INFO PIP_INDEX_URL=u LD_LIBRARY_PATH=/x SECRET=s MINE=m COHORT_PASS_ENV=OTHER,MINE TEST_X=1 bazelw info
+  RANK=1 PET_NNODES=2 NCCL_DEBUG=INFO PIP_INDEX_URL=u LD_LIBRARY_PATH=/x SECRET=s MINE=m COHORT_PASS_ENV=OTHER,MINE TEST_X=1 bazelw info
   local name
-  for name in RANK=1 NCCL_DEBUG=INFO PIP_INDEX_URL=u MINE=m "HOME=$world/home" PATH=/usr/sbin:/usr/bin:/sbin:/bin; do
+  for name in RANK=1 PET_NNODES=2 NCCL_DEBUG=INFO PIP_INDEX_URL=u MINE=m "HOME=$world/home" PATH=/usr/sbin:/usr/bin:/sbin:/bin; do
     expect_in env "$name"
   done
   for name in LD_LIBRARY_PATH SECRET TEST_X=; do expect_not_in env "$name"; done

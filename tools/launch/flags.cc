@@ -102,8 +102,10 @@ int EditDistance(std::string_view a, std::string_view b) {
 // An abbreviation (which torchrun takes) or a slip of the finger: the flag that was probably meant, or nullptr.
 const Flag* NearestFlag(std::string_view name) {
   constexpr int kMaxSlips = 3;
+  constexpr size_t kLettersASlip = 2;  // of a short name little would be left
   const Flag* nearest = nullptr;
-  int nearest_distance = kMaxSlips + 1;
+  int nearest_distance =
+      std::min(kMaxSlips, static_cast<int>((std::max<size_t>(name.size(), 2) - 2) / kLettersASlip)) + 1;
   for (const Flag& flag : kFlags) {
     const bool is_abbreviation = name.size() > 3 && absl::StartsWith(flag.name, name);
     const int distance = is_abbreviation ? 0 : EditDistance(name, flag.name);

@@ -83,6 +83,7 @@ TEST(FlagsTest, AnUnknownFlagIsNamedWithTheNearestOne) {
   EXPECT_EQ(Refusal({"--masterport=2"}), "unknown flag --masterport; did you mean --master-port?");
   EXPECT_EQ(Refusal({"--grcae", "2"}), "unknown flag --grcae; did you mean --grace?");
   EXPECT_EQ(Refusal({"--verbose"}), "unknown flag --verbose");
+  EXPECT_EQ(Refusal({"--foo"}), "unknown flag --foo");
   EXPECT_EQ(Refusal({"-n", "2"}), "unknown flag -n");
   EXPECT_EQ(Refusal({"-", "2"}), "unknown flag -");
   EXPECT_EQ(Refusal({"--a\x1b[2J"}), "unknown flag --a\\033[2J");

@@ -85,7 +85,12 @@ std::string TemporaryDirectory(const Environment& environment) {
 absl::StatusOr<std::optional<LogDirectory>> MakeLogDirectory(const Options& options, const Job& job) {
   const std::string temporary = TemporaryDirectory(job.environment);
   if (options.log_dir.has_value() || HasFiles(options.outputs)) {
-    return LogDirectory::Create(options.log_dir.value_or(temporary), job.plan.run_id);
+    absl::StatusOr<LogDirectory> made = LogDirectory::Create(options.log_dir.value_or(temporary), job.plan.run_id);
+    if (made.ok()) return *std::move(made);
+    return absl::Status(
+        made.status().code(),
+        absl::StrCat(made.status().message(), " (for log files; ",
+                     options.log_dir.has_value() ? "--log-dir" : "TMPDIR or --log-dir", " names another place)"));
   }
   absl::StatusOr<LogDirectory> made = LogDirectory::CreateTemporary(temporary);
   return made.ok() ? std::optional<LogDirectory>(*std::move(made)) : std::nullopt;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -360,11 +361,14 @@ TEST(LaunchTest, WhatCannotBeIsOneLineAndStartsNothing) {
 }
 
 TEST(LaunchTest, AMissingProgramIs127AsInAShell) {
-  for (const char* program : {"no-such-program", "./no-such-program"}) {
+  const std::string here = std::filesystem::current_path().string();
+  for (const auto& [program, where] : {std::pair<std::string, std::string>("no-such-program", " in PATH"),
+                                       {"./no-such-program", " in " + here},
+                                       {"/no/such/program", ""}}) {
     const TestLauncher::Result result = RunLauncher({"--nproc-per-node=4", program});
     EXPECT_EQ(result.exit_code, 127);
     EXPECT_THAT(WholeLines(result.err),
-                ElementsAre(absl::StrCat("launch: cannot start ", program, ": No such file or directory")));
+                ElementsAre(absl::StrCat("launch: cannot start ", program, ": No such file or directory", where)));
   }
 }
 
@@ -375,7 +379,9 @@ TEST(LaunchTest, AProgramThatIsNotExecutableIs126AsInAShell) {
   EXPECT_EQ(plain.exit_code, 126);
   EXPECT_THAT(WholeLines(plain.err), ElementsAre(absl::StrCat("launch: cannot start ", file, ": Permission denied")));
 
-  EXPECT_EQ(RunLauncher({testing::TempDir()}).exit_code, 126);
+  const TestLauncher::Result directory = RunLauncher({"/tmp"});
+  EXPECT_EQ(directory.exit_code, 126);
+  EXPECT_EQ(directory.err, "launch: cannot start /tmp: it is a directory\n");
 
   WriteFile(file, "#!/no/such/interpreter\n");
   ASSERT_EQ(chmod(file.c_str(), 0700), 0);

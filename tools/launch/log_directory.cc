@@ -102,8 +102,8 @@ absl::StatusOr<UniqueFd> LogDirectory::MakeFile(int attempt, int local_rank, std
   return fd;
 }
 
-std::string LogDirectory::ErrorFilePath(int attempt, int local_rank) const {
-  return absl::StrCat(path_, "/", RankPath(attempt, local_rank), "/error.json");
+std::string LogDirectory::FilePath(int attempt, int local_rank, std::string_view name) const {
+  return absl::StrCat(path_, "/", RankPath(attempt, local_rank), "/", name);
 }
 
 }  // namespace cohort::launch

@@ -19,6 +19,8 @@ namespace cohort::launch {
 
 inline constexpr std::string_view kStdoutLog = "stdout.log";
 inline constexpr std::string_view kStderrLog = "stderr.log";
+// Where a rank writes why it failed.
+inline constexpr std::string_view kErrorFile = "error.json";
 
 // A directory that is new for each launch and that nobody else may enter (0700), so that BASE may be shared: with
 // earlier launches, with other machines, with users who would plant a symlink. Movable, not thread-safe.
@@ -51,8 +53,8 @@ class LogDirectory {
   // Errors: by errno, with the path.
   absl::StatusOr<UniqueFd> MakeFile(int attempt, int local_rank, std::string_view name);
 
-  // Where a rank is to write why it failed (TORCHELASTIC_ERROR_FILE). Not made here.
-  std::string ErrorFilePath(int attempt, int local_rank) const;
+  // Where that is; kErrorFile (TORCHELASTIC_ERROR_FILE) is the rank's own to make.
+  std::string FilePath(int attempt, int local_rank, std::string_view name) const;
 
  private:
   LogDirectory(std::string path, UniqueFd directory, bool is_temporary)

@@ -45,7 +45,7 @@ TEST(LogDirectoryTest, IsLaidOutAsTorchrunDoes) {
     ASSERT_THAT(file, IsOk());
     EXPECT_TRUE(std::filesystem::is_regular_file(absl::StrCat(logs->path(), "/attempt_3/1/", name)));
   }
-  EXPECT_EQ(logs->ErrorFilePath(3, 1), absl::StrCat(logs->path(), "/attempt_3/1/error.json"));
+  EXPECT_EQ(logs->FilePath(3, 1, kErrorFile), absl::StrCat(logs->path(), "/attempt_3/1/error.json"));
   EXPECT_TRUE(std::filesystem::is_directory(absl::StrCat(logs->path(), "/attempt_3/0")));
 }
 

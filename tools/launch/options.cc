@@ -88,6 +88,12 @@ absl::Status SetRanks(const FlagValues& flags, const Devices& devices, Options& 
   return absl::OkStatus();
 }
 
+// As it was given: "--nnodes=2", "PET_NNODES=2".
+std::string NumberOfNodes(const FlagValues& flags, const Options& options) {
+  const FlagValue* given = Find(flags, "--nnodes");
+  return absl::StrCat(given == nullptr ? "--nnodes" : given->what, "=", options.nnodes);
+}
+
 absl::Status SetNodes(const FlagValues& flags, Options& options) {
   if (const FlagValue* given = Find(flags, "--nnodes")) {
     std::string_view value = given->value;
@@ -104,12 +110,12 @@ absl::Status SetNodes(const FlagValues& flags, Options& options) {
   if (const FlagValue* given = Find(flags, "--node-rank")) {
     ABSL_ASSIGN_OR_RETURN(options.node_rank, ParseInteger(given->what, given->value, 0, kMaxNodes - 1));
     if (options.node_rank >= options.nnodes) {
-      return BadValue(given->what, given->value, absl::StrCat("below --nnodes=", options.nnodes));
+      return BadValue(given->what, given->value, absl::StrCat("below ", NumberOfNodes(flags, options)));
     }
   }
   if (Find(flags, "--standalone") != nullptr && options.nnodes > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--standalone means one node, and --nnodes=", options.nnodes, " says otherwise"));
+        absl::StrCat("--standalone means one node, and ", NumberOfNodes(flags, options), " says otherwise"));
   }
   return absl::OkStatus();
 }
@@ -138,9 +144,11 @@ absl::Status SetMaster(const FlagValues& flags, Options& options) {
     options.master_port = endpoint.port;
   }
   if (options.nnodes > 1 && (!host.has_value() || !options.master_port.has_value())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--nnodes=", options.nnodes,
-        " needs --master-addr and --master-port (of the node with --node-rank=0), the same on every node"));
+    const std::string_view missing = host.has_value()                  ? "--master-port"
+                                     : options.master_port.has_value() ? "--master-addr"
+                                                                       : "--master-addr and --master-port";
+    return absl::InvalidArgumentError(absl::StrCat(NumberOfNodes(flags, options), " needs ", missing,
+                                                   " (of the node with --node-rank=0), the same on every node"));
   }
   if (host.has_value()) options.master_addr = *host;
   return absl::OkStatus();
@@ -153,7 +161,8 @@ absl::Status CheckRendezvous(const FlagValues& flags, const Options& options) {
   if (given == nullptr || given->value == "static") return absl::OkStatus();
   if (given->value != "c10d") return BadValue(given->what, given->value, "static, or c10d with one node");
   if (options.nnodes == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(given->what, "=c10d means nothing here with --nnodes=", options.nnodes,
+  return absl::InvalidArgumentError(absl::StrCat(given->what, "=c10d means nothing here with ",
+                                                 NumberOfNodes(flags, options),
                                                  ": nobody gives the nodes their numbers; use static with --node-rank, "
                                                  "or torchrun, under which programs run as well"));
 }
@@ -188,7 +197,7 @@ absl::Status SetMaxRestarts(const FlagValues& flags, Options& options) {
   ABSL_ASSIGN_OR_RETURN(options.max_restarts, ParseInteger(given->what, given->value, 0, kMaxRestarts));
   if (options.max_restarts == 0 || options.nnodes == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(given->what, "=", given->value, " with --nnodes=", options.nnodes,
+      absl::StrCat(given->what, "=", given->value, " with ", NumberOfNodes(flags, options),
                    ": the launchers of several nodes do not know of each other's failures; use torchrun for restarts"));
 }
 

@@ -214,11 +214,15 @@ TEST(OptionsTest, NodesMustAgree) {
   EXPECT_EQ(Refusal({"--nnodes=2", "--node-rank=2", "--master-addr=a", "--master-port=1"}),
             "--node-rank=2: must be below --nnodes=2");
   EXPECT_EQ(Refusal({"--nnodes=1:4"}), "--nnodes=1:4: must be one number of nodes: there are no elastic ranges here");
-  for (const char* flag : {"--master-addr=a", "--master-port=1", "--rdzv-endpoint=a", "--rdzv-endpoint=a:0"}) {
-    EXPECT_EQ(
-        Refusal({"--nnodes=2", flag}),
-        "--nnodes=2 needs --master-addr and --master-port (of the node with --node-rank=0), the same on every node");
+  for (const char* flag : {"--master-addr=a", "--rdzv-endpoint=a", "--rdzv-endpoint=a:0"}) {
+    EXPECT_EQ(Refusal({"--nnodes=2", flag}),
+              "--nnodes=2 needs --master-port (of the node with --node-rank=0), the same on every node");
   }
+  EXPECT_EQ(Refusal({"--nnodes=2", "--master-port=1"}),
+            "--nnodes=2 needs --master-addr (of the node with --node-rank=0), the same on every node");
+  EXPECT_EQ(
+      Refusal({"--nnodes=2"}),
+      "--nnodes=2 needs --master-addr and --master-port (of the node with --node-rank=0), the same on every node");
 }
 
 TEST(OptionsTest, AnEndpointIsAddressAndPort) {
@@ -297,6 +301,10 @@ TEST(OptionsTest, FlagsComeFirstThenTorchrunsVariablesThenTheMasters) {
   EXPECT_EQ(options->nnodes, 3);
   EXPECT_EQ(options->master_addr, "node-1");
   EXPECT_EQ(options->master_port, 4000);
+  EXPECT_EQ(Refusal({"--standalone", "program"}, {{"PET_NNODES", "2"}}),
+            "--standalone means one node, and PET_NNODES=2 says otherwise");
+  EXPECT_EQ(Refusal({"program"}, {{"PET_NNODES", "2"}, {"MASTER_ADDR", "a"}}),
+            "PET_NNODES=2 needs --master-port (of the node with --node-rank=0), the same on every node");
   // An endpoint is both: half of it is not taken from elsewhere.
   EXPECT_EQ(Parse({"--rdzv-endpoint=a", "program"}, {{"MASTER_PORT", "4000"}})->master_port, std::nullopt);
 }

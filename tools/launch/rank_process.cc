@@ -26,13 +26,16 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/tools/launch/signals.h"
 
@@ -98,6 +101,13 @@ struct ChildPlan {
   Fail(plan, true);
 }
 
+// " in DIRECTORY" for a path that is relative: under `bazel run` that is not where a person stands.
+std::string WhereItWasLookedFor(const std::string& program) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::current_path(error);
+  return program.front() == '/' || error ? "" : absl::StrCat(" in ", directory.string());
+}
+
 absl::Status StartError(const std::string& program, const ChildFailure& failure) {
   const std::string named = program.empty() ? "\"\"" : program;
   if (!failure.at_exec) {
@@ -108,10 +118,18 @@ absl::Status StartError(const std::string& program, const ChildFailure& failure)
   constexpr int kScarce[] = {EAGAIN, ENOMEM, EMFILE, ENFILE, EIO};
   if (absl::c_linear_search(kScarce, failure.error)) return absl::UnavailableError(message);
   if (failure.error == ENAMETOOLONG) return absl::NotFoundError(message);
-  if (failure.error == ENOENT && access(program.c_str(), F_OK) == 0 && program.find('/') != std::string::npos) {
-    return absl::FailedPreconditionError(absl::StrCat(message, " (the file exists; its interpreter does not)"));
+  const bool is_path = absl::StrContains(program, '/');
+  if (failure.error == ENOENT) {
+    if (!is_path) return absl::NotFoundError(absl::StrCat(message, " in PATH"));
+    if (access(program.c_str(), F_OK) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(message, " (the file exists; its interpreter does not)"));
+    }
+    return absl::NotFoundError(absl::StrCat(message, WhereItWasLookedFor(program)));
   }
-  if (failure.error == ENOENT) return absl::NotFoundError(message);
+  std::error_code unknown;
+  if (is_path && failure.error == EACCES && std::filesystem::is_directory(program, unknown)) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot start ", named, ": it is a directory"));
+  }
   return absl::FailedPreconditionError(message);
 }
 

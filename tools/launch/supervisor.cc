@@ -24,6 +24,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,7 +63,13 @@ std::string LinePrefix(const JobPlan& plan, int rank) {
 }
 
 std::string Rounded(absl::Duration duration) {
-  return absl::FormatDuration(absl::Ceil(duration, absl::Milliseconds(1)));
+  return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(absl::Ceil(duration, absl::Milliseconds(1)));
+}
+
+std::string DescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
+  return absl::StrCat("; every rank needs 4 descriptors, and 1 for each of its files: ulimit -n is ", limit.rlim_cur);
 }
 
 // The codes of a missing program must not come from a missing directory.
@@ -128,7 +135,7 @@ absl::Status Supervisor::StartRank(int local_rank) {
   ABSL_ASSIGN_OR_RETURN(const UniqueFd standard_input, OpenStandardInput(local_rank));
   Environment environment = RankEnvironment(job_.plan, local_rank, job_.environment);
   if (has_error_files_) {
-    environment["TORCHELASTIC_ERROR_FILE"] = job_.logs->ErrorFilePath(job_.plan.restart_count, local_rank);
+    environment["TORCHELASTIC_ERROR_FILE"] = job_.logs->FilePath(job_.plan.restart_count, local_rank, kErrorFile);
   }
   const RankCommand command = {
       .arguments = job_.command,
@@ -168,7 +175,8 @@ void Supervisor::OnStartFailed(const absl::Status& status) {
     Say(status.message());
     exit_code_ = absl::IsNotFound(status) ? kExitNotFound : kExitNotExecutable;
   } else {
-    Say(absl::StrCat("rank ", job_.plan.rank(static_cast<int>(ranks_.size())), ": ", status.message()));
+    Say(absl::StrCat("rank ", job_.plan.rank(static_cast<int>(ranks_.size())), ": ", status.message(),
+                     absl::IsResourceExhausted(status) ? DescriptorLimit() : ""));
     exit_code_ = kExitLauncherFailed;
   }
   KillAll();
@@ -388,7 +396,7 @@ void Supervisor::OnFirstFailure(size_t index) {
   first_failure_ = index;
   const RankEnd& end = *ranks_[index].end;
   if (!processes_.LiveGroups().empty()) {
-    Say(absl::StrCat(DescribeRank(end), " failed: ", DescribeEnd(end.how), " after ", Rounded(end.lifetime),
+    Say(absl::StrCat(DescribeRank(end), " ", DescribeEnd(end.how), " after ", Rounded(end.lifetime),
                      "; stopping the others: SIGTERM now, SIGKILL ", GraceEnd()));
   }
   BeginStop(ShellExitCode(end.how), SIGTERM);
@@ -515,8 +523,7 @@ void Supervisor::PrintFirstFailure(const Rank& rank) {
 
 std::vector<std::string> Supervisor::ErrorReportOf(const Rank& rank) const {
   if (!has_error_files_) return {};
-  const int local_rank = rank.number - job_.plan.rank(0);
-  return ReadErrorReport(job_.logs->ErrorFilePath(job_.plan.restart_count, local_rank), kSummaryLines);
+  return ReadErrorReport(job_.logs->FilePath(job_.plan.restart_count, LocalRank(rank), kErrorFile), kSummaryLines);
 }
 
 // As if the launcher had printed by itself: a program whose output has gone ends with SIGPIPE.
@@ -539,7 +546,10 @@ void Supervisor::CheckLogFiles() {
     const int error = rank.out.file_error() != 0 ? rank.out.file_error() : rank.err.file_error();
     if (error == 0) continue;
     has_lost_logs_ = is_final_ = true;
-    std::string said = absl::StrCat("cannot write the log file of rank ", rank.number, " (", strerror(error), ")");
+    const std::string_view name = rank.out.file_error() != 0 ? kStdoutLog : kStderrLog;
+    std::string said =
+        absl::StrCat("cannot write ", job_.logs->FilePath(job_.plan.restart_count, LocalRank(rank), name), " (",
+                     strerror(error), ")");
     if (phase_ == Phase::kRunning) {
       absl::StrAppend(&said, ": stopping all ranks, SIGKILL ", GraceEnd());
       BeginStop(kExitLauncherFailed, SIGTERM);
@@ -559,6 +569,6 @@ std::string Supervisor::LiveRanks() const {
   return absl::StrCat(numbers.size() == 1 ? "rank " : "ranks ", RankList(numbers));
 }
 
-std::string Supervisor::GraceEnd() const { return absl::StrCat("in ", absl::FormatDuration(job_.grace)); }
+std::string Supervisor::GraceEnd() const { return absl::StrCat("in ", Rounded(job_.grace)); }
 
 }  // namespace cohort::launch

@@ -141,6 +141,7 @@ class Supervisor {
   void FinishOutput();
   void KillTheRest();
   void PrintFirstFailure(const Rank& rank);
+  int LocalRank(const Rank& rank) const { return rank.number - job_.plan.rank(0); }
   std::vector<std::string> ErrorReportOf(const Rank& rank) const;
   AttemptEnd::Kind Kind() const;
   std::vector<RankEnd> Ends(std::optional<size_t> but_for) const;
