@@ -33,7 +33,8 @@ struct InitProcessGroupOptions {
   std::optional<RankInfo> rank_info;
 };
 
-// Collective. Blocks until every rank is there, at most init_timeout. On success all ranks have a connected group; on
+// Collective. Blocks until every rank is there, at most init_timeout; if that takes more than 10 s, rank 0 and one rank of each
+// machine say on stderr whom they wait for. On success all ranks have a connected group; on
 // failure nothing is left behind but, for as long as init_timeout lasts, a thread that LibTorch gives no means to end.
 // A process may form one group after another, all its ranks equally often.
 //
