@@ -79,6 +79,13 @@ TEST(LaunchStopTest, TheErrorThatARankLeavesInItsErrorFileIsInTheSummary) {
                                         "launch: its last lines on standard error:\nlaunch:   bye\n"));
 }
 
+TEST(LaunchStopTest, AnErrorThatIsSaidOnStandardErrorAsWellIsNotInTheSummaryTwice) {
+  const TestLauncher::Result result = RunLauncher(
+      Shells(1, absl::StrCat(LeaveError("ABORTED: rank 1 is gone"), "echo error: rank 1 is gone >&2; exit 3")));
+  EXPECT_THAT(result.err, HasSubstr("launch: its error:\nlaunch:   ABORTED: rank 1 is gone\n"));
+  EXPECT_THAT(result.err, Not(HasSubstr("its last lines")));
+}
+
 TEST(LaunchStopTest, IfTheFirstRankHadNoTimeForAWordAnothersErrorIsShown) {
   const std::string directory = NewDirectory();
   TestLauncher launcher(Shells(2, absl::StrCat("[ $RANK = 0 ] && { until [ -e ", directory,

@@ -36,9 +36,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/status_macros.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cohort/tools/launch/error_report.h"
@@ -70,6 +74,13 @@ std::string DescriptorLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
   return absl::StrCat("; every rank needs 4 descriptors, and 1 for each of its files: ulimit -n is ", limit.rlim_cur);
+}
+
+// A program that leaves its error for us says it on standard error as well, as "error: TEXT" perhaps.
+bool IsAllToldIn(const std::vector<std::string>& report, const std::vector<std::string>& lines) {
+  const std::string told = absl::StrJoin(report, "\n");
+  return absl::c_all_of(
+      lines, [&](std::string_view line) { return absl::StrContains(told, absl::StripPrefix(line, "error: ")); });
 }
 
 // The codes of a missing program must not come from a missing directory.
@@ -510,7 +521,7 @@ void Supervisor::PrintFirstFailure(const Rank& rank) {
   const std::vector<std::string> err = rank.err.LastLines(kSummaryLines);
   const std::vector<std::string> out = rank.out.LastLines(kSummaryLines);
   say_lines("its error", report);
-  say_lines("its last lines on standard error", err);
+  if (!IsAllToldIn(report, err)) say_lines("its last lines on standard error", err);
   if (err.empty()) say_lines("its last lines on standard output", out);
   if (!report.empty() || !err.empty() || !out.empty()) return;
   // It had no time for a word. What another one has noticed may help.
