@@ -5,6 +5,10 @@
 #ifndef COHORT_CHECKPOINT_INTERNAL_SIGNAL_WATCH_H_
 #define COHORT_CHECKPOINT_INTERNAL_SIGNAL_WATCH_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstdint>
 #include <memory>
 #include <string_view>

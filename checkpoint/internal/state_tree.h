@@ -6,6 +6,10 @@
 #ifndef COHORT_CHECKPOINT_INTERNAL_STATE_TREE_H_
 #define COHORT_CHECKPOINT_INTERNAL_STATE_TREE_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <complex>
 #include <cstddef>
 #include <cstdint>

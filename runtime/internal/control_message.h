@@ -5,6 +5,10 @@
 #ifndef COHORT_RUNTIME_INTERNAL_CONTROL_MESSAGE_H_
 #define COHORT_RUNTIME_INTERNAL_CONTROL_MESSAGE_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>

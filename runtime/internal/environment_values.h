@@ -6,6 +6,10 @@
 #ifndef COHORT_RUNTIME_INTERNAL_ENVIRONMENT_VALUES_H_
 #define COHORT_RUNTIME_INTERNAL_ENVIRONMENT_VALUES_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

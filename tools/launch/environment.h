@@ -5,6 +5,10 @@
 #ifndef COHORT_TOOLS_LAUNCH_ENVIRONMENT_H_
 #define COHORT_TOOLS_LAUNCH_ENVIRONMENT_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <functional>
 #include <map>
 #include <string>

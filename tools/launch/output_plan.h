@@ -6,6 +6,10 @@
 #ifndef COHORT_TOOLS_LAUNCH_OUTPUT_PLAN_H_
 #define COHORT_TOOLS_LAUNCH_OUTPUT_PLAN_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <string_view>
 #include <vector>
 

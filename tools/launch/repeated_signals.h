@@ -3,6 +3,10 @@
 #ifndef COHORT_TOOLS_LAUNCH_REPEATED_SIGNALS_H_
 #define COHORT_TOOLS_LAUNCH_REPEATED_SIGNALS_H_
 
+#if __cplusplus < 202002L
+#error "cohort needs C++20: build with --cxxopt=-std=c++20"
+#endif
+
 #include <sys/types.h>
 
 #include <chrono>

@@ -164,6 +164,11 @@ libtorch_is_refused PATH="$scratch/no_python" -- @libtorch 'no python3 on PATH' 
 
 readonly probe=(build --copt=-Wfatal-errors)
 refused "${probe[@]}" --cxxopt=-std=c++17 //probe:group -- "cohort needs C++20: build with --cxxopt=-std=c++20"
+# Whichever file is compiled first is the one whose message a person sees.
+! bazel "${probe[@]}" --keep_going --cxxopt=-std=c++17 @cohort//runtime @cohort//checkpoint:checkpoint_manager @cohort//tools/launch >"$scratch/out" 2>&1 ||
+  die "C++17 was not refused."
+! grep -E 'external/cohort/[^ ]*:[0-9]+:[0-9]+: (fatal )?error: ' "$scratch/out" | grep -vF 'cohort needs C++20' >"$scratch/line" ||
+  die "with C++17 some of our files are not compiled, and do not say why: $(cat "$scratch/line")"
 refused "${probe[@]}" --copt=-D_GLIBCXX_USE_CXX11_ABI=0 //probe:tensors -- "the C++11 string ABI: build without -D_GLIBCXX_USE_CXX11_ABI=0"
 # The same two without the setting: it is what was refused.
 bazel build //probe:group //probe:tensors >"$scratch/out" 2>&1 || die "the probes do not compile: $(cat "$scratch/out")"
